@@ -1,0 +1,30 @@
+"""fedcover: prediction sets that keep their promise at every site of a federation."""
+
+from fedcover import bounds, diagnostics, engines, labelshift, methods, scores
+from fedcover.calibrate import calibrate
+from fedcover.calibration import Calibration, Cost
+from fedcover.errors import FedcoverError, FedcoverWarning, FileError
+from fedcover.prediction import PredictionSets
+from fedcover.quantile import weighted_quantile
+from fedcover.site import Site, softmax
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Calibration",
+    "Cost",
+    "FedcoverError",
+    "FedcoverWarning",
+    "FileError",
+    "PredictionSets",
+    "Site",
+    "bounds",
+    "calibrate",
+    "diagnostics",
+    "engines",
+    "labelshift",
+    "methods",
+    "scores",
+    "softmax",
+    "weighted_quantile",
+]

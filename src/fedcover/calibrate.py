@@ -1,0 +1,226 @@
+"""`calibrate`: from sites to one Calibration per target."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedcover import checks
+from fedcover.calibration import Calibration, Cost
+from fedcover.engines.inprocess import InProcess, Traffic
+from fedcover.errors import FedcoverError, FedcoverWarning
+from fedcover.labelshift.ratios import effective_size
+from fedcover.methods import DPFedCP
+from fedcover.protocols.base import Fit, Method, Target, Task
+from fedcover.site import Site
+
+Targets = Sequence[str] | Mapping[str, Sequence[str] | ArrayLike] | str | None
+
+
+def calibrate(
+    sites: Sequence[Site],
+    alpha: float | Sequence[float] = 0.1,
+    method: Method | None = None,
+    targets: Targets = None,
+    privacy: None = None,
+    engine: InProcess | None = None,
+    seed: int | None = None,
+) -> dict[str, Calibration]:
+    """Calibrate prediction sets for the label distribution of every target.
+
+    Parameters
+    ----------
+    sites : the sites that take part.
+    alpha : miscoverage level α, or several.
+    method : one of `fedcover.methods`; default DPFedCP().
+    targets : whose label distribution the sets are for. None: every site. A name or list of names:
+        those sites. A dictionary: a new name for a group of sites, ``{"north": ["a", "b"]}``, or
+        for label counts or probabilities, ``{"clinic": [10, 0, 3]}``.
+    privacy : None. No method of this version makes a differential-privacy statement.
+    engine : what carries the messages; default in-process.
+    seed : seed of the subsampling and of the choice of participants.
+
+    Returns
+    -------
+    Calibration by target name.
+    """
+    alphas = checks.alphas(alpha)
+    method = DPFedCP() if method is None else method
+    if not hasattr(method, "server"):
+        raise FedcoverError(
+            f"method is {method!r}",
+            allowed="an object from fedcover.methods",
+            fix="Write method=fedcover.methods.DPFedCP(), with brackets",
+        )
+    if privacy is not None:
+        raise FedcoverError(
+            f"privacy is {privacy!r}",
+            allowed="None: no method of this version makes a differential-privacy statement",
+            fix="Leave it out; what each method reveals stands in Calibration.reveals",
+        )
+    if seed is not None:
+        checks.whole(seed, "seed", 0)
+    sites = _checked_sites(sites)
+    first = sites[0]
+    task = Task(
+        sites=tuple(s.name for s in sites),
+        n_classes=first.n_classes,
+        alphas=alphas,
+        targets=_targets(targets, sites),
+        seed=seed,
+    )
+    published, traffic = (engine or InProcess()).run(method, task, sites)
+    by_name = {s.name: s for s in sites}
+    out = {}
+    for target in task.targets:
+        own = by_name.get(target.members[0]) if len(target.members) == 1 else None
+        fit = method.conclude(task, published, target, own)
+        out[target.name] = _calibration(task, target, fit, method, traffic, sites)
+    return out
+
+
+def _checked_sites(sites: Sequence[Site]) -> list[Site]:
+    if isinstance(sites, Site) or not isinstance(sites, Sequence) or not len(sites):
+        raise FedcoverError(
+            f"sites is {sites!r}", allowed="a list of at least one Site", fix="Make a list of sites"
+        )
+    for s in sites:
+        if not isinstance(s, Site):
+            raise FedcoverError(
+                f"sites contains a {type(s).__name__}",
+                allowed="Site objects",
+                fix="Make them with Site(...) or Site.from_probabilities(...)",
+            )
+    seen: set[str] = set()
+    for s in sites:
+        if s.name in seen:
+            raise FedcoverError(
+                f"two sites are called {s.name!r}", allowed="different names", fix="Rename one"
+            )
+        seen.add(s.name)
+    first = sites[0]
+    for s in sites[1:]:
+        for what in ("n_classes", "score", "temperature", "label_names"):
+            mine, theirs = getattr(first, what), getattr(s, what)
+            if mine != theirs and not (what == "label_names" and None in (mine, theirs)):
+                raise FedcoverError(
+                    f"sites {first.name!r} and {s.name!r} differ in {what}: {mine!r} and {theirs!r}",
+                    allowed=f"the same {what} at every site",
+                    fix="Thresholds of different scores cannot be compared; make the sites alike",
+                )
+    return list(sites)
+
+
+def _targets(given: Targets, sites: list[Site]) -> tuple[Target, ...]:
+    known = [s.name for s in sites]
+    if given is None:
+        given = known
+    if isinstance(given, str):
+        given = [given]
+    if not len(given):
+        raise FedcoverError("targets is empty", allowed="at least one", fix="Leave it out for all")
+    if not isinstance(given, Mapping):
+        if len(set(given)) < len(given):
+            raise FedcoverError(
+                f"targets {list(given)} repeat a name", allowed="each once", fix="Remove repeats"
+            )
+        given = {name: [name] for name in given}
+    return tuple(_target(name, value, known, sites[0].n_classes) for name, value in given.items())
+
+
+def _target(name: str, value: Any, known: list[str], n_classes: int) -> Target:
+    members = [value] if isinstance(value, str) else list(value)
+    if not members or not all(isinstance(m, str) for m in members):
+        wanted = checks.distribution(value, n_classes, f"target {name!r}")
+        return Target(name, distribution=wanted)
+    for m in members:
+        if m not in known:
+            raise FedcoverError(
+                f"target {m!r} is not a site",
+                allowed=f"a site ({', '.join(known[:8])}{', …' if len(known) > 8 else ''})",
+                fix="Give a target from outside by its label counts: targets={'name': counts}",
+            )
+    if len(set(members)) < len(members):
+        raise FedcoverError(
+            f"target {name!r} names a site twice", allowed="each site once", fix="Remove repeats"
+        )
+    return Target(name, members=tuple(members))
+
+
+def _calibration(
+    task: Task, target: Target, fit: Fit, method: Method, traffic: Traffic, sites: list[Site]
+) -> Calibration:
+    notes = _too_few(task, target, fit)
+    for note in notes:
+        warnings.warn(note, FedcoverWarning, stacklevel=4)
+    first = sites[0]
+    return Calibration(
+        target=target.name,
+        alpha=task.alphas,
+        thresholds=_nested(task.alphas, fit.thresholds),
+        method=method.label,
+        options=_options(method),
+        guarantee=method.guarantee,
+        reveals=method.reveals,
+        shares_scores=method.shares_scores,
+        ratios=fit.ratios,
+        n_records=fit.n_records,
+        n_sites=len(sites),
+        effective_size=effective_size(fit.ratios, fit.mixture * fit.n_records),
+        cost=Cost(
+            rounds=traffic.rounds,
+            bytes_up=sum(traffic.bytes_up[m] for m in target.members),
+            bytes_down=sum(traffic.bytes_down[m] for m in target.members),
+        ),
+        privacy=None,
+        score=first.score,
+        temperature=first.temperature,
+        label_names=next((s.label_names for s in sites if s.label_names), None),
+        notes=tuple(notes),
+    )
+
+
+def _nested(alphas: tuple[float, ...], thresholds: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    """Thresholds that never grow with α, so that the sets are nested.
+
+    Exact quantiles are; averaged iterates may cross, and then the larger one counts for both.
+    """
+    order = np.argsort(alphas)[::-1]
+    out = np.empty_like(thresholds)
+    out[order] = np.maximum.accumulate(thresholds[order], axis=0)
+    return out
+
+
+def _too_few(task: Task, target: Target, fit: Fit) -> list[str]:
+    """Where the level exceeds all records: say so, and how many records are missing."""
+    notes = []
+    total = float(fit.n_records * (fit.mixture @ fit.ratios))
+    for a, alpha in enumerate(task.alphas):
+        full = np.flatnonzero(fit.thresholds[a] >= 1.0)
+        need = (1 - alpha) / alpha * fit.ratios[full]
+        full = full[need > total * (1 + 1e-9)]
+        if not len(full):
+            continue
+        worst = float(((1 - alpha) / alpha * fit.ratios[full]).max())
+        missing = (
+            f"about {int(np.ceil(worst / total * fit.n_records - fit.n_records))} more records like "
+            "these are needed"
+            if total > 0
+            else "no record has a label that occurs at the target"
+        )
+        which = "every label" if len(full) == task.n_classes else f"{len(full)} labels"
+        notes.append(
+            f"target {target.name!r}: {fit.n_records} records are too few for alpha={alpha:g}: "
+            f"{which} will be in every set; {missing}"
+        )
+    return notes
+
+
+def _options(method: Method) -> dict[str, Any]:
+    """The method's options as plain numbers and words, for the record."""
+    values = vars(method) if hasattr(method, "__dict__") else {}
+    return {k: v for k, v in values.items() if isinstance(v, (int, float, str, bool, type(None)))}

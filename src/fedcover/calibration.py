@@ -1,0 +1,225 @@
+"""Calibration: the thresholds of one target, what they promise, and what they cost.
+
+Saved as one JSON file with a schema version and a checksum; never a pickle, because the file
+crosses trust boundaries.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedcover import checks, scores
+from fedcover.checks import Floats, Seed
+from fedcover.errors import FedcoverError, FileError
+from fedcover.prediction import PredictionSets
+from fedcover.scores import Score
+from fedcover.site import names, softmax
+
+Float64 = NDArray[np.float64]
+
+SCHEMA, SCHEMA_VERSION = "fedcover/calibration", 1
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Rounds of the run, and payload bytes this target's site sent (up) and received (down)."""
+
+    rounds: int
+    bytes_up: int
+    bytes_down: int
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Thresholds that turn probabilities into prediction sets for one target.
+
+    Attributes
+    ----------
+    target : whose label distribution the sets are for.
+    alpha : (A,) miscoverage levels.
+    thresholds : (A, C); label y is in the set where its score is at most thresholds[a, y].
+    method, options : how they were found. guarantee : what they promise, and when.
+    reveals : what left the sites. shares_scores : whether raw scores did.
+    ratios : (C,) weight ŵ_y of a calibration record of each label.
+    n_records, n_sites : calibration records used, and sites.
+    effective_size : how many equally weighted records these are worth.
+    cost : rounds and bytes. privacy : None: no differential-privacy statement is made.
+    score, temperature, label_names : what `predict_set` needs to know about the model's output.
+    notes : warnings that came up.
+    """
+
+    target: str
+    alpha: tuple[float, ...]
+    thresholds: Float64
+    method: str
+    guarantee: str
+    reveals: str
+    shares_scores: bool
+    ratios: Float64
+    n_records: int
+    n_sites: int
+    effective_size: float
+    cost: Cost
+    privacy: None = None
+    score: Score | None = None
+    temperature: float = 1.0
+    label_names: tuple[str, ...] | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def n_classes(self) -> int:
+        return self.thresholds.shape[1]
+
+    def predict_set(
+        self,
+        probs: ArrayLike | None = None,
+        seed: Seed = None,
+        *,
+        logits: ArrayLike | None = None,
+        score: Score | None = None,
+        u: ArrayLike | None = None,
+    ) -> PredictionSets:
+        """Prediction sets {y : V(x, y) ≤ threshold_y} of new records.
+
+        Parameters
+        ----------
+        probs : (n, C) class probabilities; or `logits`, to which the calibration's temperature is
+            applied.
+        seed, u : randomness of a randomised score, or its u of each record.
+        score : the score function, where the calibration was made from ready scores.
+        """
+        if (probs is None) == (logits is None):
+            raise FedcoverError(
+                "probs and logits are both given or both missing",
+                allowed="one of them",
+                fix="Give predict_set(probs) or predict_set(logits=...)",
+            )
+        p = softmax(logits, self.temperature) if logits is not None else None
+        p = checks.probabilities(probs if p is None else p)  # type: ignore[arg-type]
+        self._same_classes(p)
+        used = self._score(score)
+        mask = np.empty((len(self.alpha), *p.shape), dtype=bool)
+        for rows, values in used.chunks(p, checks.generator(seed, "predict", self.target), u):
+            for a, limit in enumerate(self.thresholds):
+                np.less_equal(values, limit, out=mask[a, rows])
+        return PredictionSets(mask, self.alpha, self.label_names)
+
+    def sets_from_scores(self, values: ArrayLike) -> PredictionSets:
+        """Prediction sets from ready scores of every label, (n, C) in [0, 1]."""
+        v = checks.matrix(values, "scores")
+        checks.unit_scores(v.ravel(), "scores")
+        self._same_classes(v)
+        mask = np.stack([v <= limit for limit in self.thresholds])
+        return PredictionSets(mask, self.alpha, self.label_names)
+
+    def _score(self, given: Score | None) -> Score:
+        if self.score is None and given is None:
+            raise FedcoverError(
+                "this calibration was made from ready scores, their function is not known",
+                allowed="predict_set(probs, score=...), or sets_from_scores(scores)",
+                fix="Use the score function that made the calibration scores",
+            )
+        if self.score is not None and given is not None and given != self.score:
+            raise FedcoverError(
+                f"score is {given}",
+                allowed=f"the score of the calibration, {self.score}",
+                fix="Leave score out",
+            )
+        return given if self.score is None else self.score  # type: ignore[return-value]
+
+    def _same_classes(self, p: Floats) -> None:
+        if p.shape[1] != self.n_classes:
+            raise FedcoverError(
+                f"the records have {p.shape[1]} classes",
+                allowed=f"{self.n_classes}, as at calibration",
+                fix="Use outputs of the model that was calibrated",
+            )
+
+    def save(self, path: str | Path) -> None:
+        """Write the calibration as one JSON file; replaces the file only when fully written."""
+        body = {
+            **{k: v for k, v in self.__dict__.items() if k not in ("score", "cost")},
+            "thresholds": self.thresholds.tolist(),
+            "ratios": self.ratios.tolist(),
+            "cost": asdict(self.cost),
+            "score": self.score.spec() if self.score else None,
+        }
+        text = json.dumps(body, sort_keys=True, ensure_ascii=False)
+        head = {"schema": SCHEMA, "version": SCHEMA_VERSION, "sha256": _digest(text)}
+        path = Path(path)
+        part = path.with_name(path.name + ".part")
+        part.write_text(json.dumps({**head, "calibration": json.loads(text)}, ensure_ascii=False))
+        part.replace(path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Calibration:
+        """Read what `save` wrote; refuses what is corrupt, foreign or newer."""
+        path = Path(path)
+        try:
+            file = json.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise _unreadable(path, f"cannot be opened ({error.strerror})") from None
+        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
+            raise _unreadable(path, "is not JSON, or only a part of it") from None
+        if not isinstance(file, dict) or file.get("schema") != SCHEMA:
+            raise _unreadable(path, "is not a calibration of fedcover")
+        if file.get("version") != SCHEMA_VERSION:
+            raise FileError(
+                f"{path} has schema version {file.get('version')!r}",
+                allowed=f"version {SCHEMA_VERSION}",
+                fix="Install the version of fedcover that wrote it",
+            )
+        body = file.get("calibration")
+        text = json.dumps(body, sort_keys=True, ensure_ascii=False)
+        if not isinstance(body, dict) or file.get("sha256") != _digest(text):
+            raise _unreadable(path, "was changed or damaged: its checksum does not match")
+        try:
+            return cls._from_body(body)
+        except (KeyError, TypeError, ValueError) as error:
+            raise _unreadable(path, f"has fields that cannot be ({error})") from None
+
+    @classmethod
+    def _from_body(cls, body: dict[str, Any]) -> Calibration:
+        values = dict(body)
+        limits = np.array(values.pop("thresholds"), dtype=np.float64)
+        alpha = checks.alphas(values.pop("alpha"))
+        if limits.ndim != 2 or len(limits) != len(alpha):
+            raise ValueError(f"thresholds of shape {limits.shape} for {len(alpha)} levels")
+        checks.unit_scores(limits.ravel(), "thresholds")
+        ratios = np.array(values.pop("ratios"), dtype=np.float64)
+        if ratios.shape != (limits.shape[1],):
+            raise ValueError(f"ratios of shape {ratios.shape}")
+        spec = values.pop("score")
+        label_names = values.pop("label_names")
+        return cls(
+            **values
+            | {
+                "alpha": alpha,
+                "thresholds": limits,
+                "ratios": ratios,
+                "cost": Cost(**values.pop("cost")),
+                "score": None if spec is None else scores.from_spec(spec),
+                "label_names": names(label_names, limits.shape[1], "label_names"),
+                "notes": tuple(values.pop("notes")),
+            }
+        )
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _unreadable(path: Path, why: str) -> FileError:
+    return FileError(
+        f"{path} {why}",
+        allowed="a file written by Calibration.save",
+        fix="Copy it again, or calibrate again",
+    )

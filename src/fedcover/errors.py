@@ -1,0 +1,38 @@
+"""The errors and warnings of fedcover, all of one form: what was given, what is allowed, what to do.
+
+FedcoverError (a ValueError)     bad input: arrays, options, sites
+└── FileError                    a file that is missing, corrupt, foreign or too new
+FedcoverWarning (a UserWarning)  the result is valid but less useful than it could be
+"""
+
+from __future__ import annotations
+
+
+class FedcoverError(ValueError):
+    """Something given to fedcover cannot be used.
+
+    Parameters
+    ----------
+    given : what was found, with the value and where it stands.
+    allowed : what would have been accepted.
+    fix : what the user can do about it.
+    """
+
+    def __init__(self, given: str, *, allowed: str, fix: str) -> None:
+        self.given, self.allowed, self.fix = given, allowed, fix
+        super().__init__(f"{given}. Allowed: {allowed}. {fix}.")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.given, self.allowed, self.fix))
+
+
+class FileError(FedcoverError):
+    """A file cannot be read as what it is said to be."""
+
+
+class FedcoverWarning(UserWarning):
+    """The result holds, but something about it deserves attention."""
+
+
+def _rebuild(kind: type[FedcoverError], given: str, allowed: str, fix: str) -> FedcoverError:
+    return kind(given, allowed=allowed, fix=fix)

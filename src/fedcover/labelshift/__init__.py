@@ -1,0 +1,30 @@
+"""Label shift: from label counts to the weights that make other sites' records count as one's own.
+
+ratios.py     likelihood ratios ŵ_y from counts (eq. 7 and 10), mixtures, effective size
+exact.py      the exact weights of Theorem 2.1 in closed form
+estimate.py   a target's label distribution from unlabelled predictions
+groups.py     sites with similar label mixes, to be calibrated as one target
+"""
+
+from fedcover.labelshift.estimate import confusion, from_unlabelled
+from fedcover.labelshift.exact import exact_weights
+from fedcover.labelshift.groups import group_sites
+from fedcover.labelshift.ratios import (
+    calibration_mixture,
+    effective_size,
+    likelihood_ratio,
+    oracle_ratio,
+    subsample_sizes,
+)
+
+__all__ = [
+    "calibration_mixture",
+    "confusion",
+    "effective_size",
+    "exact_weights",
+    "from_unlabelled",
+    "group_sites",
+    "likelihood_ratio",
+    "oracle_ratio",
+    "subsample_sizes",
+]

@@ -1,0 +1,110 @@
+"""A target's label distribution from predictions alone, for sites with few or no labels.
+
+Both estimators rest on the label-shift assumption: P(x | y) is the same everywhere.
+
+- "bbse", black-box shift estimation (Lipton, Wang, Smola 2018): how often the model predicts
+  each class, un-mixed through its confusion matrix. Needs no calibrated probabilities.
+- "em", maximum likelihood (Saerens, Latinne, Decaestecker 2002; Garg et al. 2020): re-weights the
+  probabilities until they agree with their own mean. Sharper, but trusts the probabilities.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedcover import checks
+from fedcover.errors import FedcoverError
+
+Float64 = NDArray[np.float64]
+
+
+def confusion(probs: ArrayLike, labels: ArrayLike) -> NDArray[np.int64]:
+    """Counts (C, C) of predicted class × true label; those of several sites add up."""
+    p = checks.probabilities(probs)
+    y = checks.labels(labels, p.shape[1], n=len(p))
+    c = p.shape[1]
+    cells = np.bincount(p.argmax(axis=1) * c + y, minlength=c * c)
+    return cells.reshape(c, c).astype(np.int64)
+
+
+def from_unlabelled(
+    probs: ArrayLike,
+    method: str = "em",
+    *,
+    source: ArrayLike | None = None,
+    confusion: ArrayLike | None = None,
+    tolerance: float = 1e-8,
+) -> Float64:
+    """Label distribution P* of a target, (C,), from its unlabelled predictions.
+
+    Use it as a target: ``fc.calibrate(sites, targets={"clinic": from_unlabelled(...)})``.
+
+    Parameters
+    ----------
+    probs : (n, C) predicted probabilities of the target's records.
+    method : "em" (needs `source`) or "bbse" (needs `confusion`).
+    source : (C,) label distribution for which the model's probabilities are right: that of its
+        training data.
+    confusion : (C, C) counts of predicted × true label on labelled data, summed over sites.
+    tolerance : "em" stops when no probability moves by more.
+    """
+    p = checks.probabilities(probs)
+    checks.choice(method, "method", ["em", "bbse"])
+    if method == "em":
+        if source is None:
+            raise _missing("source", "the label distribution of the training data")
+        return _em(p, checks.distribution(source, p.shape[1], "source"), tolerance)
+    if confusion is None:
+        raise _missing("confusion", "counts from labelshift.confusion, summed over sites")
+    return _bbse(p, _confusion_table(confusion, p.shape[1]))
+
+
+def _em(p: NDArray[np.floating], source: Float64, tolerance: float) -> Float64:  # type: ignore[type-arg]
+    seen = source > 0
+    q = source.copy()
+    for _ in range(10_000):
+        weighted = p[:, seen] * (q[seen] / source[seen])
+        total = weighted.sum(axis=1, keepdims=True)
+        weighted = np.divide(weighted, total, out=np.zeros_like(weighted), where=total > 0)
+        new = np.zeros_like(q)
+        new[seen] = weighted.mean(axis=0, dtype=np.float64)
+        new /= new.sum()
+        moved = np.abs(new - q).max()
+        q = new
+        if moved <= tolerance:
+            break
+    return q
+
+
+def _bbse(p: NDArray[np.floating], table: Float64) -> Float64:  # type: ignore[type-arg]
+    """Least squares over distributions: predicted shares = Σ_y P(predicted | y) P*(y)."""
+    from scipy.optimize import nnls
+
+    conditional = table / np.maximum(table.sum(axis=0), 1)
+    predicted = np.bincount(p.argmax(axis=1), minlength=p.shape[1]) / len(p)
+    anchor = 1e3  # a heavy row keeps the solution's sum at 1
+    left = np.vstack([conditional, np.full(len(predicted), anchor)])
+    solution, _ = nnls(left, np.append(predicted, anchor))
+    solution[table.sum(axis=0) == 0] = 0
+    result: Float64 = solution / solution.sum()
+    return result
+
+
+def _confusion_table(given: ArrayLike, n_classes: int) -> Float64:
+    table = checks.as_float(checks.array(given, "confusion"), "confusion").astype(np.float64)
+    if table.shape != (n_classes, n_classes) or not (np.isfinite(table) & (table >= 0)).all():
+        raise FedcoverError(
+            f"confusion has shape {table.shape} or a negative entry",
+            allowed=f"a ({n_classes}, {n_classes}) table of counts, predicted × true",
+            fix="Make it with labelshift.confusion",
+        )
+    if table.sum() <= 0:
+        raise FedcoverError(
+            "confusion is all zero", allowed="counts of labelled records", fix="Add labelled data"
+        )
+    return table
+
+
+def _missing(name: str, meaning: str) -> FedcoverError:
+    return FedcoverError(f"{name} is missing", allowed=meaning, fix=f"Give {name}=")

@@ -1,0 +1,7 @@
+"""The calibration methods, by the names users pick them by."""
+
+from fedcover.protocols.dp_fedcp import DPFedCP
+from fedcover.protocols.local import Local
+from fedcover.protocols.pooled import EstimatedWeights, OracleWeights, Pooled
+
+__all__ = ["DPFedCP", "EstimatedWeights", "Local", "OracleWeights", "Pooled"]

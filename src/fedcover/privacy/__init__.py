@@ -1,0 +1,1 @@
+"""Privacy: noise from the operating system. No ε is claimed anywhere yet."""

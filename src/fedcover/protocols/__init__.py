@@ -1,0 +1,1 @@
+"""Calibration methods as protocols: what a server asks and what a site answers."""

@@ -1,0 +1,133 @@
+"""Algorithm 1 (DP-FedAvgQE): federated averaging on the Moreau envelope of the pinball loss.
+
+Each round, the chosen sites take K gradient steps from the common q_t and send the step Δq and
+their mean iterate; the server adds them up with the mixture weights λ (eq. 14), scaled by n/|S_t|.
+All targets, levels and query labels run side by side in arrays of shape (targets, A, C).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcover.errors import FedcoverError
+from fedcover.privacy import noise as privacy_noise
+from fedcover.protocols.base import Float64, Message, Round, Task
+from fedcover.site import Site
+
+
+def thresholds(
+    task: Task,
+    ratios: Float64,
+    sizes: NDArray[np.int64],
+    used: NDArray[np.int64],
+    seed: int,
+    rng: np.random.Generator,
+    *,
+    rounds: int,
+    local_steps: int,
+    step: float,
+    gamma: float,
+    participation: float,
+    sites_per_round: int | None,
+    start: float,
+    average: str,
+    noise: float,
+) -> Generator[Round, Round, Float64]:
+    """Server half: the averaged iterate Q̂^γ_{1-α,T} (eq. 16), (targets, A, C)."""
+    n_sites = len(task.sites)
+    share = sizes / sizes.sum()
+    subset = [{"size": int(u), "seed": seed} for u in used]
+    replies = yield {
+        name: Message("totals", {"ratios": ratios}, subset[i]) for i, name in enumerate(task.sites)
+    }
+    totals = np.stack([_shaped(replies, s, "totals", (len(ratios),)) for s in task.sites])
+    mixture = _mixture_weights(totals, share, ratios)
+
+    shape = (len(task.targets), len(task.alphas), task.n_classes)
+    q = np.full(shape, start)
+    averaged, kept = np.zeros(shape), 0
+    settings = {"local_steps": local_steps, "step": step, "gamma": gamma, "noise": noise}
+    for t in range(rounds):
+        chosen = _participants(rng, n_sites, participation, sites_per_round)
+        arrays = {"ratios": ratios, "q": q, "alphas": np.asarray(task.alphas)}
+        replies = yield {
+            task.sites[i]: Message("steps", arrays, {**settings, **subset[i], "share": share[i]})
+            for i in chosen
+        }
+        move, mean = np.zeros(shape), np.zeros(shape)
+        for i in chosen:
+            weight = mixture[i][:, None, :] * (n_sites / len(chosen))
+            move += weight * _shaped(replies, task.sites[i], "move", shape)
+            mean += weight * _shaped(replies, task.sites[i], "mean", shape)
+        q = q + move
+        if average == "all" or (average == "tail" and 2 * t >= rounds - 1):
+            kept += 1
+            averaged += (mean - averaged) / kept
+    return np.clip(q if average == "last" else averaged, 0.0, 1.0)
+
+
+def _mixture_weights(totals: Float64, share: Float64, ratios: Float64) -> Float64:
+    """λ^i_y (eq. 14) of every site, target and query label, (sites, targets, C)."""
+    own = totals[:, :, None] + share[:, None, None] * ratios
+    everyone = totals.sum(axis=0)[:, None] + ratios
+    return np.divide(own, everyone, out=np.zeros_like(own), where=everyone > 0)
+
+
+def _participants(
+    rng: np.random.Generator, n: int, rate: float, fixed: int | None
+) -> NDArray[np.intp]:
+    """S_{t+1}: everyone, a fixed number, or each site by chance (drawn again while empty)."""
+    if fixed is not None:
+        return np.sort(rng.choice(n, size=fixed, replace=False))
+    if rate >= 1:
+        return np.arange(n)
+    chosen = np.flatnonzero(rng.random(n) < rate)
+    while not len(chosen):
+        chosen = np.flatnonzero(rng.random(n) < rate)
+    return chosen
+
+
+def _shaped(replies: Round, site: str, key: str, shape: tuple[int, ...]) -> Float64:
+    array = replies[site].arrays.get(key)
+    if array is None or array.shape != shape or not np.isfinite(array).all():
+        raise FedcoverError(
+            f"site {site!r} answered {key!r} with something that cannot be",
+            allowed=f"finite numbers of shape {shape}",
+            fix="Check that site's data, or leave it out",
+        )
+    return array
+
+
+def answer_totals(query: Message, site: Site) -> Message:
+    """Site half, once: Σ_k ŵ_{Y_k} of the records used, per target."""
+    _, labels = site.sorted_records(int(query.numbers["size"]), int(query.numbers["seed"]))
+    counts = np.bincount(labels, minlength=site.n_classes)
+    return Message("totals", {"totals": query.arrays["ratios"] @ counts})
+
+
+def answer_steps(query: Message, site: Site) -> Message:
+    """Site half, every round: K gradient steps on the local loss (eq. 15) from q_t."""
+    from fedcover.protocols.steps import local_steps
+
+    ratios, q, alphas = (query.arrays[k] for k in ("ratios", "q", "alphas"))
+    option = query.numbers
+    scores, labels = site.sorted_records(int(option["size"]), int(option["seed"]))
+    steps = int(option["local_steps"])
+    sigma = float(option["noise"])
+    drawn = privacy_noise.gaussian(sigma, (*q.shape, steps)) if sigma else np.zeros((0, 0, 0, 0))
+    end, mean = local_steps(
+        scores,
+        labels,
+        ratios,
+        q,
+        alphas,
+        float(option["share"]),
+        steps,
+        float(option["step"]),
+        float(option["gamma"]),
+        drawn,
+    )
+    return Message("steps", {"move": end - q, "mean": mean})

@@ -1,0 +1,49 @@
+"""Unweighted Local: split conformal prediction on the target's own records; nothing is sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from fedcover.errors import FedcoverError
+from fedcover.protocols.base import Fit, Message, Published, ServerHalf, Target, Task
+from fedcover.quantile import WeightedSample, conformal_thresholds
+from fedcover.site import Site
+
+
+@dataclass(frozen=True)
+class Local:
+    """Each site calibrates alone: always valid, but wide when the site is small."""
+
+    label: ClassVar[str] = "Local"
+    shares_scores: ClassVar[bool] = False
+    guarantee: ClassVar[str] = (
+        "at least 1-α on average over calibration sets and test records, if the site's own "
+        "calibration and test records are exchangeable"
+    )
+    reveals: ClassVar[str] = "nothing leaves a site"
+    most_rounds: ClassVar[int] = 0
+
+    def server(self, task: Task) -> ServerHalf:
+        for target in task.targets:
+            if len(target.members) != 1:
+                raise FedcoverError(
+                    f"method Local cannot serve target {target.name!r}",
+                    allowed="targets that are one site of the federation",
+                    fix="Use another method for groups and for label distributions",
+                )
+        return {}
+        yield {}  # makes this a generator; Local needs no round
+
+    def answer(self, query: Message, site: Site) -> Message:
+        raise AssertionError("Local sends no query")
+
+    def conclude(self, task: Task, published: Published, target: Target, site: Site | None) -> Fit:
+        assert site is not None, "server() has refused targets that are not one site"
+        ones = np.ones(task.n_classes)
+        sample = WeightedSample(site.scores, np.ones(len(site)))
+        mixture = site.calibration_counts / len(site)
+        thresholds = conformal_thresholds(sample, task.alphas, ones)
+        return Fit(thresholds, ones, mixture, len(site))

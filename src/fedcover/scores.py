@@ -1,0 +1,298 @@
+"""Nonconformity scores V(x, y) in [0, 1]: how unusual a label looks for a record.
+
+Every score offers
+
+    of_labels(probs, labels)  (n,)    the score of each record's own label, without a sort
+    of_all(probs)             (n, C)  the score of every label
+
+A larger score means a more surprising label. Scores whose published form leaves [0, 1] (RAPS, SAPS,
+margin, rank) are mapped into it by a fixed increasing function, which changes no prediction set.
+
+A randomised score draws one u per record and uses it for all labels of that record. The random
+numbers come from `seed`, or are handed in as `u`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedcover import checks
+from fedcover.checks import Floats, Seed
+from fedcover.errors import FedcoverError
+
+Float64 = NDArray[np.float64]
+U = Literal["uniform"] | float
+
+
+@dataclass(frozen=True)
+class Score:
+    """What all scores share: checks, chunks of rows, and the random u."""
+
+    randomisable: ClassVar[bool] = False
+
+    def of_labels(
+        self, probs: ArrayLike, labels: ArrayLike, seed: Seed = None, u: ArrayLike | None = None
+    ) -> Float64:
+        """The score of each record's own label.
+
+        Parameters
+        ----------
+        probs : (n, C) probabilities; labels : (n,) integers.
+        seed : source of the random u, where the score is randomised.
+        u : (n,) numbers in [0, 1] to use instead.
+        """
+        p = checks.probabilities(probs)
+        y = checks.labels(labels, p.shape[1], n=len(p))
+        u_rows = self._draw(len(p), seed, u)
+        out = np.empty(len(p))
+        for rows in checks.row_chunks(*p.shape):
+            part, mine = p[rows], y[rows]
+            p_label = part[np.arange(len(part)), mine]
+            out[rows] = self._labels(part, mine, p_label.astype(np.float64), u_rows[rows])
+        return np.clip(out, 0, 1, out=out)
+
+    def of_all(self, probs: ArrayLike, seed: Seed = None, u: ArrayLike | None = None) -> Float64:
+        """The score of every label of every record, (n, C); same u for a record's labels."""
+        p = checks.probabilities(probs)
+        out = np.empty(p.shape)
+        for rows, part in self.chunks(p, seed, u):
+            out[rows] = part
+        return out
+
+    def chunks(
+        self, probs: Floats, seed: Seed = None, u: ArrayLike | None = None
+    ) -> Iterator[tuple[slice, Float64]]:
+        """`of_all` for checked probabilities, a few rows at a time, for little memory."""
+        u_rows = self._draw(len(probs), seed, u)
+        for rows in checks.row_chunks(*probs.shape):
+            part = self._all(probs[rows], u_rows[rows, None])
+            yield rows, np.clip(part, 0, 1, out=part)
+
+    def spec(self) -> dict[str, Any]:
+        """A plain description that `from_spec` turns back into the score."""
+        return {"name": type(self).__name__, **asdict(self)}
+
+    def _draw(self, n: int, seed: Seed, u: ArrayLike | None) -> Float64:
+        if u is not None:
+            given = checks.unit_scores(np.broadcast_to(np.asarray(u), (n,)), "u")
+            return given
+        setting = getattr(self, "u", 1.0)
+        if setting == "uniform":
+            return checks.generator(seed).random(n)
+        return np.full(n, setting)
+
+    def _labels(self, p: Floats, y: NDArray[np.int64], p_label: Float64, u: Float64) -> Float64:
+        raise AssertionError("each score defines its own")
+
+    def _all(self, p: Floats, u: Float64) -> Float64:
+        raise AssertionError("each score defines its own")
+
+
+@dataclass(frozen=True)
+class _Randomised(Score):
+    """A score with a random part.
+
+    u : "uniform" draws U from [0, 1] for every record; a number fixes it (1 is the
+        deterministic, more conservative form).
+    """
+
+    u: U = "uniform"
+    randomisable: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.u != "uniform":
+            if isinstance(self.u, str):
+                checks.choice(self.u, "u", ["uniform"])
+            object.__setattr__(self, "u", checks.real(self.u, "u", 0, 1))
+
+
+@dataclass(frozen=True)
+class APS(_Randomised):
+    """Adaptive prediction sets: the mass of all more likely labels plus a share of one's own.
+
+    V(x, y) = ρ(x, y) + U·f̂(x)[y] with ρ the sum of the probabilities strictly above f̂(x)[y]
+    (Plassier et al. 2023, section 5; Romano, Sesia, Candès 2020).
+    """
+
+    def _labels(self, p: Floats, y: NDArray[np.int64], p_label: Float64, u: Float64) -> Float64:
+        return _mass_above_label(p, y) + u * p_label
+
+    def _all(self, p: Floats, u: Float64) -> Float64:
+        mass, _ = _above_all(p, mass=True)
+        mass += u * p
+        return mass
+
+
+@dataclass(frozen=True)
+class RAPS(_Randomised):
+    """Regularised APS (Angelopoulos et al. 2021): APS plus a penalty on unlikely ranks.
+
+    V = [ρ + U·f̂[y] + penalty·(rank - k_reg)₊] / [1 + penalty·(C - k_reg)₊]; the divisor maps the
+    published score into [0, 1].
+    """
+
+    penalty: float = 0.01
+    k_reg: int = 5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "penalty", checks.real(self.penalty, "penalty", 0, np.inf))
+        object.__setattr__(self, "k_reg", checks.whole(self.k_reg, "k_reg", 0))
+
+    def _labels(self, p: Floats, y: NDArray[np.int64], p_label: Float64, u: Float64) -> Float64:
+        aps = _mass_above_label(p, y) + u * p_label
+        return self._regularise(aps, _rank_label(p, y), p.shape[1])
+
+    def _all(self, p: Floats, u: Float64) -> Float64:
+        mass, rank = _above_all(p, mass=True, rank=True)
+        mass += u * p
+        return self._regularise(mass, rank, p.shape[1])
+
+    def _regularise(self, aps: Float64, rank: NDArray[np.int64], n_classes: int) -> Float64:
+        largest = 1 + self.penalty * max(0, n_classes - self.k_reg)
+        result: Float64 = (aps + self.penalty * np.maximum(0, rank - self.k_reg)) / largest
+        return result
+
+
+@dataclass(frozen=True)
+class SAPS(_Randomised):
+    """Sorted APS (Huang et al. 2024): only the largest probability and the rank count.
+
+    V = U·f̂_max for the top label, else f̂_max + penalty·(rank - 2 + U), divided by
+    1 + penalty·(C - 1).
+    """
+
+    penalty: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "penalty", checks.real(self.penalty, "penalty", 0, np.inf))
+
+    def _labels(self, p: Floats, y: NDArray[np.int64], p_label: Float64, u: Float64) -> Float64:
+        return self._value(p.max(axis=1), _rank_label(p, y), u, p.shape[1])
+
+    def _all(self, p: Floats, u: Float64) -> Float64:
+        _, rank = _above_all(p, rank=True)
+        return self._value(p.max(axis=1, keepdims=True), rank, u, p.shape[1])
+
+    def _value(self, top: Floats, rank: NDArray[np.int64], u: Float64, n_classes: int) -> Float64:
+        raw = np.where(rank == 1, u * top, top + self.penalty * (rank - 2 + u))
+        result: Float64 = raw / (1 + self.penalty * (n_classes - 1))
+        return result
+
+
+@dataclass(frozen=True)
+class LAC(Score):
+    """Least ambiguous classifier (Sadinle, Lei, Wasserman 2019): V = 1 - f̂(x)[y]."""
+
+    def _labels(self, p: Floats, y: NDArray[np.int64], p_label: Float64, u: Float64) -> Float64:
+        return 1 - p_label
+
+    def _all(self, p: Floats, u: Float64) -> Float64:
+        return 1 - p.astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Margin(Score):
+    """How far the best other label is ahead: V = (1 + max_{y'≠y} f̂[y'] - f̂[y]) / 2."""
+
+    def _labels(self, p: Floats, y: NDArray[np.int64], p_label: Float64, u: Float64) -> Float64:
+        return self._value(_top_two(p), p_label[:, None])[:, 0]
+
+    def _all(self, p: Floats, u: Float64) -> Float64:
+        return self._value(_top_two(p), p.astype(np.float64))
+
+    @staticmethod
+    def _value(top_two: Floats, p: Float64) -> Float64:
+        second, first = top_two[:, :1], top_two[:, 1:]
+        rival = np.where(p == first, second, first)
+        result: Float64 = (1 + rival - p) / 2
+        return result
+
+
+@dataclass(frozen=True)
+class TopK(Score):
+    """The rank of the label: V = rank / C, where rank 1 is the most likely label."""
+
+    def _labels(self, p: Floats, y: NDArray[np.int64], p_label: Float64, u: Float64) -> Float64:
+        return _rank_label(p, y) / p.shape[1]
+
+    def _all(self, p: Floats, u: Float64) -> Float64:
+        _, rank = _above_all(p, rank=True)
+        result: Float64 = rank / p.shape[1]
+        return result
+
+
+ALL: dict[str, type[Score]] = {s.__name__: s for s in (APS, RAPS, SAPS, LAC, Margin, TopK)}
+
+
+def from_spec(spec: dict[str, Any]) -> Score:
+    """The score that `Score.spec` described."""
+    options = dict(spec)
+    kind = ALL.get(options.pop("name", ""))
+    if kind is None or set(options) - {f.name for f in fields(kind)}:
+        raise FedcoverError(
+            f"score description {spec!r} is unknown",
+            allowed=f"one of {', '.join(ALL)} with its options",
+            fix="It was written by another version of fedcover, or by hand",
+        )
+    return kind(**options)
+
+
+def _mass_above_label(p: Floats, y: NDArray[np.int64]) -> Float64:
+    """ρ for one label per row: a masked sum, no sort."""
+    above = p > p[np.arange(len(p)), y][:, None]
+    result: Float64 = np.multiply(p, above).sum(axis=1, dtype=np.float64)
+    return result
+
+
+def _rank_label(p: Floats, y: NDArray[np.int64]) -> NDArray[np.int64]:
+    above = p > p[np.arange(len(p)), y][:, None]
+    return 1 + np.count_nonzero(above, axis=1).astype(np.int64)
+
+
+def _above_all(
+    p: Floats, *, mass: bool = False, rank: bool = False
+) -> tuple[Float64, NDArray[np.int64]]:
+    """For every label: the mass strictly above it, and its rank 1 + #{more likely labels}.
+
+    Rows are sorted upwards. Equal probabilities share the value of the last of them.
+    """
+    n, c = p.shape
+    order = np.argsort(p, axis=1)
+    ordered = np.take_along_axis(p, order, axis=1)
+    last = np.empty((n, c), dtype=bool)
+    last[:, -1] = True
+    np.less(ordered[:, :-1], ordered[:, 1:], out=last[:, :-1])
+    # Ties at zero need no care for the mass; they do for the rank.
+    ties = not (last.all() if rank else (last | (ordered == 0)).all())
+    mass_out, rank_out = np.empty(0), np.empty(0, dtype=np.int64)
+    if mass:
+        up_to = np.cumsum(ordered, axis=1, dtype=np.float64)
+        above = up_to[:, -1:] - up_to
+        if ties:
+            above = _spread_back(above, last, low=-1.0)
+        mass_out = np.empty((n, c))
+        np.put_along_axis(mass_out, order, above, axis=1)
+    if rank:
+        ranks = np.broadcast_to(np.arange(c, 0, -1, dtype=np.int64), (n, c))
+        if ties:
+            ranks = _spread_back(ranks, last, low=-1)
+        rank_out = np.empty((n, c), dtype=np.int64)
+        np.put_along_axis(rank_out, order, ranks, axis=1)
+    return mass_out, rank_out
+
+
+def _spread_back(values: NDArray[Any], last: NDArray[np.bool_], low: Any) -> NDArray[Any]:
+    """Give every position the value at the next `last` mark; values fall along the row."""
+    marked = np.where(last, values, low)[:, ::-1]
+    return np.maximum.accumulate(marked, axis=1)[:, ::-1]
+
+
+def _top_two(p: Floats) -> Floats:
+    return np.partition(p, p.shape[1] - 2, axis=1)[:, -2:]
