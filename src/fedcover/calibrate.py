@@ -15,7 +15,7 @@ from fedcover.engines.inprocess import InProcess, Traffic
 from fedcover.errors import FedcoverError, FedcoverWarning
 from fedcover.labelshift.ratios import effective_size
 from fedcover.methods import DPFedCP
-from fedcover.protocols.base import Fit, Method, Target, Task
+from fedcover.protocols.base import Fit, Float64, Method, Target, Task
 from fedcover.site import Site
 
 Targets = Sequence[str] | Mapping[str, Sequence[str] | ArrayLike] | str | None
@@ -108,7 +108,7 @@ def _checked_sites(sites: Sequence[Site]) -> list[Site]:
             mine, theirs = getattr(first, what), getattr(s, what)
             if mine != theirs and not (what == "label_names" and None in (mine, theirs)):
                 raise FedcoverError(
-                    f"sites {first.name!r} and {s.name!r} differ in {what}: {mine!r} and {theirs!r}",
+                    f"sites {first.name!r} and {s.name!r} differ in {what}: {mine}, {theirs}",
                     allowed=f"the same {what} at every site",
                     fix="Thresholds of different scores cannot be compared; make the sites alike",
                 )
@@ -184,7 +184,7 @@ def _calibration(
     )
 
 
-def _nested(alphas: tuple[float, ...], thresholds: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+def _nested(alphas: tuple[float, ...], thresholds: Float64) -> Float64:
     """Thresholds that never grow with α, so that the sets are nested.
 
     Exact quantiles are; averaged iterates may cross, and then the larger one counts for both.
@@ -207,8 +207,8 @@ def _too_few(task: Task, target: Target, fit: Fit) -> list[str]:
             continue
         worst = float(((1 - alpha) / alpha * fit.ratios[full]).max())
         missing = (
-            f"about {int(np.ceil(worst / total * fit.n_records - fit.n_records))} more records like "
-            "these are needed"
+            f"{int(np.ceil(round(worst / total * fit.n_records - fit.n_records, 6)))} more records "
+            "with the same labels are needed"
             if total > 0
             else "no record has a label that occurs at the target"
         )

@@ -32,13 +32,17 @@ def row_chunks(n_rows: int, n_columns: int) -> Iterator[slice]:
 
 def alphas(alpha: float | Sequence[float]) -> tuple[float, ...]:
     """One or several miscoverage levels α, each inside (0, 1), as a tuple."""
-    given = [alpha] if isinstance(alpha, numbers.Real) else list(array(alpha, "alpha").ravel())
+    given = [alpha] if isinstance(alpha, numbers.Real) else array(alpha, "alpha").ravel().tolist()
     allowed = "one number strictly between 0 and 1, or a list of different ones"
     if not given:
         raise FedcoverError("alpha is empty", allowed=allowed, fix="Give alpha=0.1, for example")
     levels = []
     for a in given:
-        if isinstance(a, (bool, np.bool_)) or not isinstance(a, numbers.Real) or not 0 < a < 1:
+        if (
+            isinstance(a, (bool, np.bool_))
+            or not isinstance(a, numbers.Real)
+            or not 0 < float(a) < 1
+        ):
             raise FedcoverError(
                 f"alpha is {a!r}", allowed=allowed, fix="alpha is the error rate: 0.1 asks for 90 %"
             )

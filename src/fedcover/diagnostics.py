@@ -38,6 +38,23 @@ def clopper_pearson(hits: int, n: int, confidence: float = 0.95) -> Coverage:
     return Coverage(value, low, high, int(hits), n, confidence)
 
 
+def coverage_tails(
+    hits: int, n: int, alpha: float, effective_size: float
+) -> tuple[float, float]:
+    """Chances of at most and of at least `hits` among n records, if the promise 1-α holds.
+
+    Two things vary: the n test records, and the calibration set, which moves the coverage itself.
+    Given a calibration on m records that coverage follows a Beta((1-α)(m+1), α(m+1)) distribution
+    (split conformal prediction without ties; Vovk 2012), so the hits are beta-binomial. For
+    weighted records m is their effective size, which makes it an approximation.
+    """
+    from scipy.stats import betabinom
+
+    m = max(1.0, effective_size)
+    law = betabinom(n, (1 - alpha) * (m + 1), alpha * (m + 1))
+    return float(law.cdf(hits)), float(law.sf(hits - 1))
+
+
 def coverage_by(
     groups: NDArray[np.int64], hit: NDArray[np.bool_], confidence: float = 0.95
 ) -> dict[int, Coverage]:

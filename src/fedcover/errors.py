@@ -1,4 +1,4 @@
-"""The errors and warnings of fedcover, all of one form: what was given, what is allowed, what to do.
+"""Errors and warnings, all of one form: what was given, what is allowed, what to do.
 
 FedcoverError (a ValueError)     bad input: arrays, options, sites
 └── FileError                    a file that is missing, corrupt, foreign or too new

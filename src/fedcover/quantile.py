@@ -169,16 +169,14 @@ class SmoothQuantileLoss:
         left = a * (x * w0 - s0) - gamma * a**2 / 2 * w0
         middle = (x**2 * w1 - 2 * x * s1 + squares) / (2 * gamma)
         right = (1 - a) * (s2 - x * w2) - gamma * (1 - a) ** 2 / 2 * w2
-        result: Float64 = left + middle + right
-        return result
+        return left + middle + right
 
     def gradient(self, q: ArrayLike, alpha: ArrayLike, gamma: float) -> Float64:
         """The derivative at q; q and alpha broadcast."""
         x, a, below, upto = self._split(q, alpha, gamma)
         middle = x * (self._w[upto] - self._w[below]) - (self._wv[upto] - self._wv[below])
         above = self._w[-1] - self._w[upto]
-        result: Float64 = a * self._w[below] + middle / gamma - (1 - a) * above
-        return result
+        return a * self._w[below] + middle / gamma - (1 - a) * above
 
     def _split(
         self, q: ArrayLike, alpha: ArrayLike, gamma: float

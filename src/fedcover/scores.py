@@ -79,8 +79,7 @@ class Score:
 
     def _draw(self, n: int, seed: Seed, u: ArrayLike | None) -> Float64:
         if u is not None:
-            given = checks.unit_scores(np.broadcast_to(np.asarray(u), (n,)), "u")
-            return given
+            return checks.unit_scores(np.broadcast_to(np.asarray(u), (n,)), "u")
         setting = getattr(self, "u", 1.0)
         if setting == "uniform":
             return checks.generator(seed).random(n)
@@ -155,8 +154,7 @@ class RAPS(_Randomised):
 
     def _regularise(self, aps: Float64, rank: NDArray[np.int64], n_classes: int) -> Float64:
         largest = 1 + self.penalty * max(0, n_classes - self.k_reg)
-        result: Float64 = (aps + self.penalty * np.maximum(0, rank - self.k_reg)) / largest
-        return result
+        return (aps + self.penalty * np.maximum(0, rank - self.k_reg)) / largest
 
 
 @dataclass(frozen=True)
@@ -182,8 +180,7 @@ class SAPS(_Randomised):
 
     def _value(self, top: Floats, rank: NDArray[np.int64], u: Float64, n_classes: int) -> Float64:
         raw = np.where(rank == 1, u * top, top + self.penalty * (rank - 2 + u))
-        result: Float64 = raw / (1 + self.penalty * (n_classes - 1))
-        return result
+        return raw / (1 + self.penalty * (n_classes - 1))
 
 
 @dataclass(frozen=True)
@@ -211,8 +208,7 @@ class Margin(Score):
     def _value(top_two: Floats, p: Float64) -> Float64:
         second, first = top_two[:, :1], top_two[:, 1:]
         rival = np.where(p == first, second, first)
-        result: Float64 = (1 + rival - p) / 2
-        return result
+        return (1 + rival - p) / 2
 
 
 @dataclass(frozen=True)
@@ -224,8 +220,7 @@ class TopK(Score):
 
     def _all(self, p: Floats, u: Float64) -> Float64:
         _, rank = _above_all(p, rank=True)
-        result: Float64 = rank / p.shape[1]
-        return result
+        return rank / p.shape[1]
 
 
 ALL: dict[str, type[Score]] = {s.__name__: s for s in (APS, RAPS, SAPS, LAC, Margin, TopK)}
@@ -247,8 +242,7 @@ def from_spec(spec: dict[str, Any]) -> Score:
 def _mass_above_label(p: Floats, y: NDArray[np.int64]) -> Float64:
     """ρ for one label per row: a masked sum, no sort."""
     above = p > p[np.arange(len(p)), y][:, None]
-    result: Float64 = np.multiply(p, above).sum(axis=1, dtype=np.float64)
-    return result
+    return np.multiply(p, above).sum(axis=1, dtype=np.float64)
 
 
 def _rank_label(p: Floats, y: NDArray[np.int64]) -> NDArray[np.int64]:

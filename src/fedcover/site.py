@@ -16,6 +16,8 @@ from fedcover.scores import APS, Score
 if TYPE_CHECKING:
     from pathlib import Path
 
+Float64 = NDArray[np.float64]
+
 
 class Site:
     """Calibration scores and labels of one site.
@@ -66,7 +68,7 @@ class Site:
         self.score = score
         self.label_names = names(label_names, self.n_classes, what + "label_names")
         self.temperature = checks.real(temperature, what + "temperature", 0, np.inf, open_low=True)
-        self._ordered: dict[tuple[int | None, int], tuple[Floats, Ints]] = {}
+        self._ordered: dict[tuple[int | None, int], tuple[Float64, Ints]] = {}
 
     @classmethod
     def from_probabilities(
@@ -138,12 +140,15 @@ class Site:
         logits: bool = False,
         temperature: float = 1.0,
     ) -> Site:
-        """A site from an .npz, .parquet or .csv file (see `fedcover.files`); named by the file."""
+        """A site from an .npz, .parquet or .csv file (see `fedcover.files`).
+
+        Without `name` the file names it: site-mercy.npz is the site "mercy".
+        """
         from fedcover.files import read_outputs
 
         table = read_outputs(path, logits=logits, temperature=temperature)
         return cls.from_probabilities(
-            name or table.stem,
+            name or table.stem.removeprefix("site-"),
             table.probs,
             table.require_labels(),
             score,
@@ -164,8 +169,8 @@ class Site:
         """N_y: how many calibration records carry each label."""
         return _frozen(np.bincount(self.labels, minlength=self.n_classes).astype(np.int64))
 
-    def sorted_records(self, size: int | None = None, seed: int = 0) -> tuple[Floats, Ints]:
-        """Scores in increasing order with their labels; of `size` records drawn by `seed`, if given.
+    def sorted_records(self, size: int | None = None, seed: int = 0) -> tuple[Float64, Ints]:
+        """Scores in increasing order with their labels; of a random subset if `size` is smaller.
 
         This is what protocols read. The sort is kept, so that a query answered twice costs
         it once; a smaller subset is the multinomial subsample N̄^i ∧ N^i of Theorem 2.2.

@@ -60,7 +60,7 @@ def from_unlabelled(
     return _bbse(p, _confusion_table(confusion, p.shape[1]))
 
 
-def _em(p: NDArray[np.floating], source: Float64, tolerance: float) -> Float64:  # type: ignore[type-arg]
+def _em(p: NDArray[np.floating], source: Float64, tolerance: float) -> Float64:
     seen = source > 0
     q = source.copy()
     for _ in range(10_000):
@@ -77,7 +77,7 @@ def _em(p: NDArray[np.floating], source: Float64, tolerance: float) -> Float64: 
     return q
 
 
-def _bbse(p: NDArray[np.floating], table: Float64) -> Float64:  # type: ignore[type-arg]
+def _bbse(p: NDArray[np.floating], table: Float64) -> Float64:
     """Least squares over distributions: predicted shares = Σ_y P(predicted | y) P*(y)."""
     from scipy.optimize import nnls
 
@@ -87,8 +87,7 @@ def _bbse(p: NDArray[np.floating], table: Float64) -> Float64:  # type: ignore[t
     left = np.vstack([conditional, np.full(len(predicted), anchor)])
     solution, _ = nnls(left, np.append(predicted, anchor))
     solution[table.sum(axis=0) == 0] = 0
-    result: Float64 = solution / solution.sum()
-    return result
+    return solution / solution.sum()
 
 
 def _confusion_table(given: ArrayLike, n_classes: int) -> Float64:

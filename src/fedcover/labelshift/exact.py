@@ -24,8 +24,8 @@ from fedcover.labelshift.ratios import _rows, _target
 
 Float64 = NDArray[np.float64]
 
-LARGEST_GRID = 1 << 20
-"""Fourier points up to which `method="auto"` inverts exactly: a second or so of work."""
+LARGEST_GRID_BITS = 20
+"""Up to 2^20 Fourier points `method="auto"` inverts exactly: a second or so of work."""
 
 
 def exact_weights(
@@ -83,7 +83,7 @@ def weights_at(
     log_p = theta.copy()  # Pr(S = c - e_y) ∝ e^{θ_y} Pr_tilted(S = c - e_y)
     if method != "saddlepoint":
         widths = _grid(shares, n)
-        if method == "fourier" or np.prod(widths.astype(float)) <= LARGEST_GRID:
+        if method == "fourier" or np.log2(widths).sum() <= LARGEST_GRID_BITS:
             log_p += np.log(np.maximum(_invert(shares, n, c[seen], widths), 1e-300))
     with np.errstate(divide="ignore"):
         log_w = np.log(wanted[seen]) + log_p - np.log(c[seen])

@@ -19,8 +19,7 @@ def calibration_mixture(priors: ArrayLike, pi: ArrayLike) -> Float64:
     """
     rows = _rows(priors, "priors")
     shares = checks.distribution(pi, len(rows), "pi")
-    result: Float64 = shares @ rows
-    return result
+    return shares @ rows
 
 
 def likelihood_ratio(
@@ -72,8 +71,7 @@ def subsample_sizes(sizes: ArrayLike, rng: np.random.Generator) -> NDArray[np.in
     """
     n = np.asarray(sizes, dtype=np.int64)
     drawn = rng.multinomial(n.sum() // 2, n / n.sum())
-    result: NDArray[np.int64] = np.minimum(n, drawn)
-    return result
+    return np.minimum(n, drawn)
 
 
 def _divide(wanted: Float64, mixture: Float64) -> Float64:
@@ -105,6 +103,5 @@ def _target(table: Float64, target: int | ArrayLike) -> Float64:
                 allowed=f"a row from 0 to {len(table) - 1}",
                 fix="Or give the target's own label counts",
             )
-        row: Float64 = table[target] / table[target].sum()
-        return row
+        return table[target] / table[target].sum()
     return checks.distribution(target, table.shape[1], "target")

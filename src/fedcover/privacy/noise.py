@@ -16,8 +16,7 @@ def gaussian(sigma: float, shape: tuple[int, ...]) -> NDArray[np.float64]:
     count = int(np.prod(shape))
     bits = np.frombuffer(secrets.token_bytes(8 * count), dtype=np.uint64) >> np.uint64(11)
     uniform = (bits.astype(np.float64) + 0.5) * 2.0**-53
-    result: NDArray[np.float64] = sigma * ndtri(uniform).reshape(shape)
-    return result
+    return sigma * ndtri(uniform).reshape(shape)
 
 
 def discrete_gaussian(sigma: float, count: int) -> NDArray[np.int64]:

@@ -1,8 +1,8 @@
 """What a protocol is: a server half that asks, a site half that answers, and no sockets in between.
 
 The server half is a generator. It yields a round, ``{site name: query}``, and receives
-``{site name: reply}``; it returns what the server publishes. The site half is a pure function of the
-query and the site. Every query carries all it needs, so a site that restarts between two rounds
+``{site name: reply}``; it returns what the server publishes. The site half is a pure function of
+the query and the site. Every query carries all it needs, so a site that restarts between two rounds
 answers just the same. Engines carry the messages and count them.
 """
 
@@ -138,17 +138,20 @@ def counts_reply(site: Site) -> Message:
 
 def read_counts(task: Task, replies: Round) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Label counts (sites, C) and sizes (sites,), checked: a site may be broken or lie."""
-    counts = [replies[name].arrays.get("label_counts") for name in task.sites]
-    sizes = [replies[name].numbers.get("size", 0) for name in task.sites]
-    for name, c, n in zip(task.sites, counts, sizes, strict=True):
-        good = isinstance(c, np.ndarray) and c.shape == (task.n_classes,) and c.dtype.kind in "iu"
-        if not good or (c < 0).any() or c.sum() < 1 or n < 1:  # type: ignore[operator,union-attr]
+    counts = np.empty((len(task.sites), task.n_classes), dtype=np.int64)
+    sizes = np.empty(len(task.sites), dtype=np.int64)
+    for i, name in enumerate(task.sites):
+        c = replies[name].arrays.get("label_counts", np.empty(0))
+        n = replies[name].numbers.get("size", 0)
+        good = c.shape == (task.n_classes,) and c.dtype.kind in "iu" and (c >= 0).all()
+        if not good or c.sum() < 1 or not isinstance(n, (int, np.integer)) or n < 1:
             raise FedcoverError(
                 f"site {name!r} answered with label counts that cannot be",
                 allowed=f"{task.n_classes} whole numbers ≥ 0 and a positive size",
                 fix="Check that site's data, or leave it out",
             )
-    return np.stack(counts).astype(np.int64), np.array(sizes, dtype=np.int64)
+        counts[i], sizes[i] = c, n
+    return counts, sizes
 
 
 def target_distribution(task: Task, target: Target, counts: NDArray[Any]) -> NDArray[Any]:
@@ -156,8 +159,7 @@ def target_distribution(task: Task, target: Target, counts: NDArray[Any]) -> NDA
     if target.distribution is not None:
         return target.distribution
     member = [task.sites.index(name) for name in target.members]
-    total: NDArray[Any] = counts[member].sum(axis=0)
-    return total
+    return counts[member].sum(axis=0)
 
 
 def target_ratios(task: Task, counts: NDArray[Any], sizes: NDArray[np.int64] | None) -> Float64:

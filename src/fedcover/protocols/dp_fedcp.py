@@ -113,10 +113,10 @@ class DPFedCP(AtServer):
 
     @classmethod
     def paper(cls, start: float = 0.5, **options: object) -> Self:
-        """The published algorithm and settings: T=200, K=20, η=1e-3, γ=1e-6, plain average, N̄=⌊N/2⌋.
+        """The published settings: T=200, K=20, η=1e-3, γ=1e-6, plain average, N̄=⌊N/2⌋, eq. (10).
 
-        `start` is q₀, which the paper does not state and which decides the result: these settings do
-        not converge. Other options override the published ones.
+        `start` is q₀, which the paper does not state and which decides the result: these settings
+        do not converge. Other options override the published ones.
         """
         published: dict[str, object] = {
             "rounds": 200,

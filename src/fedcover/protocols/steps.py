@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 Float64 = NDArray[np.float64]
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _seek(values: Float64, at: int, x: float, strict: bool) -> int:
     """How many values lie below x (strict) or not above x, starting from the guess `at`."""
     n = len(values)
@@ -29,7 +29,7 @@ def _seek(values: Float64, at: int, x: float, strict: bool) -> int:
     return int(np.searchsorted(values, x, side="right"))
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def local_steps(
     scores: Float64,
     labels: NDArray[np.int64],

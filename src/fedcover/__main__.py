@@ -1,0 +1,5 @@
+"""`python -m fedcover` is the command line."""
+
+from fedcover.cli import main
+
+main()

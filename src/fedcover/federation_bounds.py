@@ -1,0 +1,162 @@
+"""What the paper's results say about one federation and one target: the rows of `fedcover bounds`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedcover import bounds, checks
+from fedcover.calibrate import _checked_sites
+from fedcover.errors import FedcoverError
+from fedcover.labelshift.ratios import calibration_mixture, likelihood_ratio
+from fedcover.site import Site
+
+Float64 = NDArray[np.float64]
+
+PROVED_CLASSES = 65
+"""Number of classes up to which eq. (11) holds as printed."""
+
+
+@dataclass(frozen=True)
+class BoundRow:
+    """One result: what it bounds, the bound (None if something is missing), what dominates it."""
+
+    result: str
+    meaning: str
+    value: float | None
+    dominant: str = ""
+    note: str = ""
+
+    @property
+    def vacuous(self) -> bool:
+        """Whether the bound is at least 1 and so says nothing."""
+        return self.value is not None and self.value >= 1
+
+
+def federation_bounds(
+    sites: Sequence[Site],
+    target: str | ArrayLike,
+    alpha: float,
+    gamma: float = 1e-6,
+    *,
+    densities: tuple[float, float] | None = None,
+    optimisation_error: float = 0.0,
+) -> list[BoundRow]:
+    """The paper's bounds for one target, with estimates from label counts where truth is unknown.
+
+    The mixture, the ratios and the smallest label share are those of the sites' label counts, so the
+    values are estimates of the bounds. Theorems 4.1, 4.2 and 4.4 are about the settings of
+    Algorithm 1 and not about a federation; `fedcover.bounds` has them.
+
+    Parameters
+    ----------
+    sites : the sites that take part.
+    target : the name of a site, or the label counts of a target from outside, (C,).
+    alpha : miscoverage level α.
+    gamma : smoothing parameter γ.
+    densities : bounds (m, M) on the density of the scores, which Theorem 4.3 needs.
+    optimisation_error : excess loss ε_optim of the quantile search; 0 for the exact minimiser.
+
+    Returns
+    -------
+    One row per result, in the order of the paper.
+    """
+    sites = _checked_sites(sites)
+    (alpha,) = checks.alphas(checks.real(alpha, "alpha", 0, 1))
+    counts = np.stack([s.label_counts for s in sites])
+    sizes = np.array([len(s) for s in sites])
+    own = _target_counts(target, sites)
+    ratios, mixture = likelihood_ratio(counts, own, sizes), calibration_mixture(counts, sizes)
+    records = np.sum([s.calibration_counts for s in sites], axis=0)
+    if ratios @ mixture <= 0:
+        raise FedcoverError(
+            "no site has a label that the target has",
+            allowed="a target that shares labels with the sites",
+            fix="Add a site with the target's labels, or the target itself",
+        )
+
+    span = bounds.theorem_2_1_exact_weights(alpha, _largest_weight(ratios, records, own))
+    known = bounds.theorem_2_2_subsampled(sizes, max(1.0, float(ratios.max())))
+    shift = (int(own.sum()), int(counts.sum()), sites[0].n_classes, float(mixture.min()))
+    printed = bounds.equation_11_expected_shift_distance(*shift)
+    sound = bounds.expected_shift_distance(*shift)
+    unseen = int((mixture == 0).sum())
+    missing = f"infinite: {unseen} labels occur at no site" if unseen else ""
+    main = bounds.theorem_2_4_estimated(sizes, ratios, mixture, min(1.0, sound.total))
+    error = "error of the coverage"
+    rows = [
+        BoundRow(
+            "Theorem 2.1",
+            "excess coverage with exact weights",
+            span.high - span.low,
+            "largest weight",
+            f"coverage in {span}",
+        ),
+        _row("Theorem 2.2", f"{error}, known ratios, half of the data", known),
+        _row(
+            "Equation 11",
+            "expected shift distance R, as printed",
+            printed,
+            missing or _many_classes(sites[0].n_classes),
+        ),
+        _row("Equation 11, repaired", "expected shift distance R", sound, missing),
+        _row(
+            "Theorem 2.4",
+            f"{error}, estimated ratios, half of the data",
+            main,
+            "with the repaired bound on R, at most 1",
+        ),
+        BoundRow(
+            "Theorem 3.1",
+            "error of the threshold from smoothing",
+            bounds.theorem_3_1_moreau(gamma),
+            "gamma",
+        ),
+    ]
+    meaning = "difference in coverage, DP-FedCP to exact quantile"
+    if densities is None:
+        note = "needs bounds on the density of the scores: densities=(m, M)"
+        return [*rows, BoundRow("Theorem 4.3", meaning, None, note=note)]
+    search = bounds.theorem_4_3_coverage(
+        int(sizes.sum()), own, ratios, mixture, *densities, optimisation_error, gamma
+    )
+    zero = "infinite: a label with ratio 0" if ratios.min() == 0 else ""
+    return [*rows, _row("Theorem 4.3", meaning, search, zero)]
+
+
+def _row(result: str, meaning: str, bound: bounds.Bound, note: str = "") -> BoundRow:
+    return BoundRow(result, meaning, bound.total, bound.dominant, note)
+
+
+def _many_classes(n_classes: int) -> str:
+    if n_classes <= PROVED_CLASSES:
+        return ""
+    return f"can be too small with more than {PROVED_CLASSES} classes"
+
+
+def _target_counts(target: str | ArrayLike, sites: list[Site]) -> NDArray[np.int64]:
+    if not isinstance(target, str):
+        return checks.counts(target, sites[0].n_classes, "target")
+    for site in sites:
+        if site.name == target:
+            return site.label_counts
+    raise FedcoverError(
+        f"target {target!r} is not a site",
+        allowed=f"one of {', '.join(s.name for s in sites[:8])}",
+        fix="Give a target from outside by its label counts",
+    )
+
+
+def _largest_weight(ratios: Float64, records: NDArray[np.int64], own: NDArray[np.int64]) -> float:
+    """E[max p]: Σ_q P̂*(q) max_y ŵ_y / (Σ_k ŵ_{Y_k} + ŵ_q) over the query label q.
+
+    Ratio weights stand for the exact ones, which differ from them by a factor 1 + O(1/N).
+    """
+    present = float(ratios[records > 0].max(initial=0.0))
+    total = float(records @ ratios) + ratios
+    top = np.maximum(present, ratios)
+    weight = np.divide(top, total, out=np.ones_like(total), where=total > 0)
+    return float(own @ weight / own.sum())

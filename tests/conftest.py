@@ -1,0 +1,101 @@
+"""What all tests share: hypothesis profiles, random federations, and methods that listen or lie.
+
+HYPOTHESIS_PROFILE=long runs the property and fuzz tests for about an hour with fresh examples; the
+default profile takes seconds and always tries the same ones.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+
+import fedcover as fc
+
+settings.register_profile(
+    "default",
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
+    "long",
+    max_examples=20_000,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def _federation(
+    rng: np.random.Generator,
+    *,
+    n_sites: int = 3,
+    n_classes: int = 4,
+    kind: str = "continuous",
+    counts: bool = False,
+    least: int = 1,
+    most: int = 40,
+) -> list[fc.Site]:
+    """Sites of random sizes and label mixes; a label may be missing at some or all of them."""
+    sites = []
+    for i in range(n_sites):
+        n = int(rng.integers(least, most + 1))
+        labels = rng.choice(n_classes, size=n, p=rng.dirichlet(np.full(n_classes, 0.7)))
+        scores = rng.beta(2, 1 + labels)
+        if kind == "ties":
+            scores = np.round(scores * 8) / 8  # 0 and 1 included, and binary fractions
+        elif kind == "ranks":
+            scores = (1 + rng.integers(0, n_classes, n)) / n_classes  # what TopK gives
+        elif kind == "ends":
+            scores = rng.choice([0.0, 1e-9, 0.5, 1 - 1e-9, 1.0], size=n)
+        given = rng.integers(0, 30, n_classes) + (np.arange(n_classes) == 0) if counts else None
+        sites.append(fc.Site(f"s{i}", scores, labels, n_classes=n_classes, label_counts=given))
+    return sites
+
+
+@pytest.fixture(scope="session")
+def federation() -> Callable[..., list[fc.Site]]:
+    return _federation
+
+
+class Spy:
+    """A method that behaves as the one inside, and keeps every message a site saw or sent.
+
+    change : what to do to a reply before the server sees it, (site name, reply) -> reply.
+    """
+
+    def __init__(self, method, change=None):
+        self._method, self._change = method, change
+        self.heard = []
+
+    def __getattr__(self, name):
+        return getattr(self._method, name)
+
+    def answer(self, query, site):
+        reply = self._method.answer(query, site)
+        if self._change:
+            reply = self._change(site.name, reply)
+        self.heard.append((site.name, query, reply))
+        return reply
+
+
+@pytest.fixture(scope="session")
+def spy() -> type[Spy]:
+    return Spy
+
+
+@pytest.fixture
+def quiet():
+    """Lets the warning about too few records pass; for tests whose subject is something else."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", fc.FedcoverWarning)
+        yield

@@ -1,0 +1,39 @@
+"""The documentation runs: every python and console block of a page, in order, in a fresh folder."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def runnable(page):
+    return BLOCK.findall(page.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if runnable(p)], ids=lambda p: p.name)
+@pytest.mark.filterwarnings("default")
+def test_page_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    scope: dict[str, object] = {}
+    for kind, text in runnable(page):
+        if kind == "python":
+            exec(compile(text, page.name, "exec"), scope)
+            continue
+        for line in text.splitlines():
+            if line.startswith("$ fedcover "):
+                command = [sys.executable, "-m", "fedcover", *shlex.split(line)[2:]]
+                done = subprocess.run(command, capture_output=True, text=True, check=False)
+                assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_between_pages_exist(page):
+    for link in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
+        assert (page.parent / link).exists(), f"{page.name} links to {link}"
