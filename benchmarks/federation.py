@@ -16,19 +16,27 @@ def sites(sizes: Sequence[int], n_classes: int, seed: int = 0) -> list[fc.Site]:
     """Sites whose last one has mostly hard labels, the others mostly easy ones.
 
     Half of the labels are easy (low scores), half hard; 90 % of a site's records come from its own
-    half. Given the label, scores have the same distribution everywhere.
+    half. Given the label, scores have the same distribution everywhere. Label counts are those of
+    thirty times as many training records, so nearly every label has a ratio ŵ_y of its own: no
+    method can gain by treating equal labels alike.
     """
     rng = np.random.default_rng(seed)
     half = n_classes // 2
     made = []
     for i, n in enumerate(sizes):
-        hard = rng.random(n) < (0.9 if i == len(sizes) - 1 else 0.1)
-        labels = np.where(hard, rng.integers(half, n_classes, n), rng.integers(0, half, n))
-        scores = np.where(hard, rng.beta(5, 2, n), rng.beta(2, 2, n))
-        made.append(fc.Site(f"site {i}", scores, labels, n_classes=n_classes))
+        shares = np.full(n_classes, (0.1 if i == len(sizes) - 1 else 0.9) / half)
+        shares[half:] = (1 - shares[:half].sum()) / (n_classes - half)
+        labels = rng.choice(n_classes, n, p=shares)
+        scores = np.where(labels < half, rng.beta(2, 2, n), rng.beta(5, 2, n))
+        counts = rng.multinomial(30 * n, shares)
+        site = fc.Site(f"site {i}", scores, labels, n_classes=n_classes, label_counts=counts)
+        made.append(site)
     return made
 
 
 def again(federation: Sequence[fc.Site]) -> list[fc.Site]:
     """The same sites without anything they have kept, such as their sorted scores."""
-    return [fc.Site(s.name, s.scores, s.labels, n_classes=s.n_classes) for s in federation]
+    return [
+        fc.Site(s.name, s.scores, s.labels, n_classes=s.n_classes, label_counts=s.label_counts)
+        for s in federation
+    ]

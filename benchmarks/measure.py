@@ -86,4 +86,10 @@ def table(title: str, *columns: str, caption: str) -> Table:
 
 def seconds(value: float) -> str:
     """Seconds to three digits, in the unit that suits them."""
-    return f"{value * 1e3:.3g} ms" if value < 1 else f"{value:,.3g} s" if value < 1e3 else f"{value:,.0f} s"
+    return (
+        f"{value * 1e3:.3g} ms"
+        if value < 1
+        else f"{value:,.3g} s"
+        if value < 1e3
+        else f"{value:,.0f} s"
+    )

@@ -16,7 +16,7 @@ from fedcover.errors import FedcoverError, FedcoverWarning
 from fedcover.labelshift.ratios import effective_size
 from fedcover.methods import DPFedCP
 from fedcover.protocols.base import Fit, Float64, Method, Target, Task
-from fedcover.site import Site
+from fedcover.site import Site, checked_federation
 
 Targets = Sequence[str] | Mapping[str, Sequence[str] | ArrayLike] | str | None
 
@@ -64,7 +64,7 @@ def calibrate(
         )
     if seed is not None:
         checks.whole(seed, "seed", 0)
-    sites = _checked_sites(sites)
+    sites = checked_federation(sites)
     first = sites[0]
     task = Task(
         sites=tuple(s.name for s in sites),
@@ -81,38 +81,6 @@ def calibrate(
         fit = method.conclude(task, published, target, own)
         out[target.name] = _calibration(task, target, fit, method, traffic, sites)
     return out
-
-
-def _checked_sites(sites: Sequence[Site]) -> list[Site]:
-    if isinstance(sites, Site) or not isinstance(sites, Sequence) or not len(sites):
-        raise FedcoverError(
-            f"sites is {sites!r}", allowed="a list of at least one Site", fix="Make a list of sites"
-        )
-    for s in sites:
-        if not isinstance(s, Site):
-            raise FedcoverError(
-                f"sites contains a {type(s).__name__}",
-                allowed="Site objects",
-                fix="Make them with Site(...) or Site.from_probabilities(...)",
-            )
-    seen: set[str] = set()
-    for s in sites:
-        if s.name in seen:
-            raise FedcoverError(
-                f"two sites are called {s.name!r}", allowed="different names", fix="Rename one"
-            )
-        seen.add(s.name)
-    first = sites[0]
-    for s in sites[1:]:
-        for what in ("n_classes", "score", "temperature", "label_names"):
-            mine, theirs = getattr(first, what), getattr(s, what)
-            if mine != theirs and not (what == "label_names" and None in (mine, theirs)):
-                raise FedcoverError(
-                    f"sites {first.name!r} and {s.name!r} differ in {what}: {mine}, {theirs}",
-                    allowed=f"the same {what} at every site",
-                    fix="Thresholds of different scores cannot be compared; make the sites alike",
-                )
-    return list(sites)
 
 
 def _targets(given: Targets, sites: list[Site]) -> tuple[Target, ...]:
@@ -196,27 +164,28 @@ def _nested(alphas: tuple[float, ...], thresholds: Float64) -> Float64:
 
 
 def _too_few(task: Task, target: Target, fit: Fit) -> list[str]:
-    """Where the level exceeds all records: say so, and how many records are missing."""
+    """Labels that will be in every set because the records cannot reach their level, and why."""
+    who = f"target {target.name!r}: "
+    if fit.total <= 0:
+        return [
+            who + "no calibration record has a label that occurs there: every set will be full; "
+            "records with those labels are needed"
+        ]
     notes = []
-    total = float(fit.n_records * (fit.mixture @ fit.ratios))
-    for a, alpha in enumerate(task.alphas):
-        full = np.flatnonzero(fit.thresholds[a] >= 1.0)
-        need = (1 - alpha) / alpha * fit.ratios[full]
-        full = full[need > total * (1 + 1e-9)]
-        if not len(full):
-            continue
-        worst = float(((1 - alpha) / alpha * fit.ratios[full]).max())
-        missing = (
-            f"{int(np.ceil(round(worst / total * fit.n_records - fit.n_records, 6)))} more records "
-            "with the same labels are needed"
-            if total > 0
-            else "no record has a label that occurs at the target"
-        )
-        which = "every label" if len(full) == task.n_classes else f"{len(full)} labels"
-        notes.append(
-            f"target {target.name!r}: {fit.n_records} records are too few for alpha={alpha:g}: "
-            f"{which} will be in every set; {missing}"
-        )
+    for alpha in task.alphas:
+        # (1-α)(W + w_y) > W, in units of the average record.
+        need = (1 - alpha) / alpha * fit.ratios * (fit.n_records / fit.total)
+        missing = np.ceil(need - fit.n_records - 1e-6).astype(int)
+        full = np.count_nonzero(missing > 0)
+        if full:
+            which = (
+                "every label" if full == task.n_classes else f"{full} of {task.n_classes} labels"
+            )
+            notes.append(
+                who
+                + f"{fit.n_records} records are too few for alpha={alpha:g}: {which} will be in "
+                f"every set; {missing.max()} more records with the same label mix are needed"
+            )
     return notes
 
 

@@ -156,7 +156,8 @@ class Calibration:
         head = {"schema": SCHEMA, "version": SCHEMA_VERSION, "sha256": _digest(text)}
         path = Path(path)
         part = path.with_name(path.name + ".part")
-        part.write_text(json.dumps({**head, "calibration": json.loads(text)}, ensure_ascii=False))
+        whole = json.dumps({**head, "calibration": json.loads(text)}, ensure_ascii=False)
+        part.write_text(whole, encoding="utf-8")
         part.replace(path)
 
     @classmethod

@@ -38,9 +38,7 @@ def clopper_pearson(hits: int, n: int, confidence: float = 0.95) -> Coverage:
     return Coverage(value, low, high, int(hits), n, confidence)
 
 
-def coverage_tails(
-    hits: int, n: int, alpha: float, effective_size: float
-) -> tuple[float, float]:
+def coverage_tails(hits: int, n: int, alpha: float, effective_size: float) -> tuple[float, float]:
     """Chances of at most and of at least `hits` among n records, if the promise 1-α holds.
 
     Two things vary: the n test records, and the calibration set, which moves the coverage itself.

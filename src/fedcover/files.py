@@ -138,9 +138,9 @@ def _named(labels: Any, label_names: tuple[str, ...] | None, what: str) -> NDArr
 def _npz(path: Path) -> dict[str, Any]:
     wanted = ("probs", "logits", "labels", "label_names", "label_counts", "ids")
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             found = {k: file[k] for k in wanted if k in file.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise _broken(path, error) from None
     if ("probs" in found) == ("logits" in found):
         raise FileError(

@@ -35,8 +35,8 @@ def thresholds(
     start: float,
     average: str,
     noise: float,
-) -> Generator[Round, Round, Float64]:
-    """Server half: the averaged iterate Q̂^γ_{1-α,T} (eq. 16), (targets, A, C)."""
+) -> Generator[Round, Round, tuple[Float64, Float64]]:
+    """Server half: the averaged iterate Q̂^γ_{1-α,T} (eq. 16), (targets, A, C), and every W."""
     n_sites = len(task.sites)
     share = sizes / sizes.sum()
     subset = [{"size": int(u), "seed": seed} for u in used]
@@ -66,7 +66,8 @@ def thresholds(
         if average == "all" or (average == "tail" and 2 * t >= rounds - 1):
             kept += 1
             averaged += (mean - averaged) / kept
-    return np.clip(q if average == "last" else averaged, 0.0, 1.0)
+    found = np.clip(q if average == "last" else averaged, 0.0, 1.0)
+    return found, totals.sum(axis=0)
 
 
 def _mixture_weights(totals: Float64, share: Float64, ratios: Float64) -> Float64:

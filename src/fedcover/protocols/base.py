@@ -69,13 +69,15 @@ class Fit:
 
     thresholds : (A, C), one row per α, one column per query label.
     ratios : (C,) weight w_y of a record of each label.
-    mixture : (C,) calibration label mixture; n_records : number of records used.
+    mixture : (C,) calibration label mixture.
+    n_records : number of records used; total : the sum W of their weights.
     """
 
     thresholds: Float64
     ratios: Float64
     mixture: Float64
     n_records: int
+    total: float
 
 
 Published = Mapping[str, Fit]

@@ -83,18 +83,22 @@ class DPFedCP(AtServer):
     shares_scores: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        checks.whole(self.rounds, "rounds", 1)
+        checked = {
+            "rounds": checks.whole(self.rounds, "rounds", 1),
+            "gamma": checks.real(self.gamma, "gamma", 0, 1, open_low=True),
+            "participation": checks.real(self.participation, "participation", 0, 1, open_low=True),
+            "start": checks.real(self.start, "start", 0, 1),
+            "average": checks.choice(self.average, "average", ["tail", "all", "last"]),
+            "mixture": checks.choice(self.mixture, "mixture", ["calibration", "counts"]),
+            "gradient_noise": checks.real(self.gradient_noise, "gradient_noise", 0, np.inf),
+            "count_noise": checks.real(self.count_noise, "count_noise", 0, np.inf),
+        }
         if self.local_steps is not None:
-            checks.whole(self.local_steps, "local_steps", 1)
+            checked["local_steps"] = checks.whole(self.local_steps, "local_steps", 1)
         if self.step is not None:
-            checks.real(self.step, "step", 0, np.inf, open_low=True)
-        checks.real(self.gamma, "gamma", 0, 1, open_low=True)
-        checks.real(self.participation, "participation", 0, 1, open_low=True)
-        checks.real(self.start, "start", 0, 1)
-        checks.choice(self.average, "average", ["tail", "all", "last"])
-        checks.choice(self.mixture, "mixture", ["calibration", "counts"])
-        checks.real(self.gradient_noise, "gradient_noise", 0, np.inf)
-        checks.real(self.count_noise, "count_noise", 0, np.inf)
+            checked["step"] = checks.real(self.step, "step", 0, np.inf, open_low=True)
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
         if self.sites_per_round is not None:
             checks.whole(self.sites_per_round, "sites_per_round", 1)
             if self.participation < 1:
@@ -116,7 +120,8 @@ class DPFedCP(AtServer):
         """The published settings: T=200, K=20, η=1e-3, γ=1e-6, plain average, N̄=⌊N/2⌋, eq. (10).
 
         `start` is q₀, which the paper does not state and which decides the result: these settings
-        do not converge. Other options override the published ones.
+        do not converge. One draw of the N̄ records serves all query labels, where the paper draws
+        anew for each; the law of every single label is the same. Other options override these.
         """
         published: dict[str, object] = {
             "rounds": 200,
@@ -176,9 +181,11 @@ class DPFedCP(AtServer):
         used = subsample_sizes(sizes, rng) if self.subsample else sizes
         seed = int(rng.integers(2**31))
         if self.searches:
-            found = yield from search.thresholds(task, ratios, used, seed, self.gamma, self.rounds)
+            found, totals = yield from search.thresholds(
+                task, ratios, used, seed, self.gamma, self.rounds
+            )
         else:
-            found = yield from averaging.thresholds(
+            found, totals = yield from averaging.thresholds(
                 task,
                 ratios,
                 sizes,
@@ -198,7 +205,8 @@ class DPFedCP(AtServer):
         cal = calibration_mixture(counts, sizes if by_size is not None else counts.sum(axis=1))
         n = int(used.sum())
         return {
-            t.name: Fit(q, w, cal, n) for t, q, w in zip(task.targets, found, ratios, strict=True)
+            target.name: Fit(found[t], ratios[t], cal, n, float(totals[t]))
+            for t, target in enumerate(task.targets)
         }
 
     def answer(self, query: Message, site: Site) -> Message:

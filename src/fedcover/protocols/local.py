@@ -46,4 +46,4 @@ class Local:
         sample = WeightedSample(site.scores, np.ones(len(site)))
         mixture = site.calibration_counts / len(site)
         thresholds = conformal_thresholds(sample, task.alphas, ones)
-        return Fit(thresholds, ones, mixture, len(site))
+        return Fit(thresholds, ones, mixture, len(site), sample.total)

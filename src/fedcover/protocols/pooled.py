@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -107,7 +107,7 @@ class Pooled(_ByPooling):
         sample = WeightedSample(pool.scores, np.ones(len(pool.scores)))
         mixture = pool.counts(task.n_classes) / len(pool.labels)
         thresholds = conformal_thresholds(sample, task.alphas, ones)
-        fit = Fit(thresholds, ones, mixture, len(pool.scores))
+        fit = Fit(thresholds, ones, mixture, len(pool.scores), sample.total)
         return dict.fromkeys((t.name for t in task.targets), fit)
 
 
@@ -124,7 +124,7 @@ class _Weighted(_ByPooling):
         for target, w in zip(task.targets, ratios, strict=True):
             sample = WeightedSample(pool.scores, w[pool.labels])
             thresholds = conformal_thresholds(sample, task.alphas, w)
-            out[target.name] = Fit(thresholds, w, mixture, len(pool.scores))
+            out[target.name] = Fit(thresholds, w, mixture, len(pool.scores), sample.total)
         return out
 
 
@@ -201,7 +201,7 @@ class OracleWeights(_Weighted):
                 p = weights_at(table, pool.sizes, wanted, seen, "auto")
                 sample = WeightedSample(scores, p[labels])
                 thresholds[:, y] = conformal_thresholds(sample, task.alphas, p[[y]])[:, 0]
-            out[target.name] = Fit(thresholds, fit.ratios, fit.mixture, fit.n_records)
+            out[target.name] = replace(fit, thresholds=thresholds)
         return out
 
     def ratios(self, task: Task, pool: _Pool) -> tuple[Float64, Float64]:

@@ -44,11 +44,11 @@ def thresholds(
     seed: int,
     gamma: float,
     rounds: int,
-) -> Generator[Round, Round, Float64]:
-    """Server half: thresholds (targets, A, C) of the weighted distributions μ̂_y."""
+) -> Generator[Round, Round, tuple[Float64, Float64]]:
+    """Server half: thresholds (targets, A, C) of the distributions μ̂_y, and W of every target."""
     keep = 1 - np.asarray(task.alphas)[:, None]
     shape = (len(task.targets), len(task.alphas), task.n_classes)
-    level = np.empty(shape)
+    level, total = np.empty(shape), np.empty(len(task.targets))
     # A bracket is (cell-1, cell]·2^-depth. Two kinds need no more rounds: cell 0 (the mass at
     # score 0 is enough) and cell -1 (not even the total is: the quantile is the point mass at 1).
     cell = np.empty(shape, dtype=np.int64)
@@ -64,16 +64,17 @@ def thresholds(
         mass = yield from _ask(task, ratios, used, seed, points, 2.0**-depth)
         for t, g in enumerate(mass):
             if first:
-                slack = rounding_slack(g[-1], int(used.sum()))
-                level[t] = keep * (g[-1] + ratios[t]) - slack
+                total[t] = g[-1]
+                slack = rounding_slack(total[t], int(used.sum()))
+                level[t] = keep * (total[t] + ratios[t]) - slack
                 reached = np.searchsorted(g, level[t])
-                cell[t] = np.where((reached > fine) | (g[-1] <= 0), -1, reached)
+                cell[t] = np.where((reached > fine) | (total[t] <= 0), -1, reached)
             else:
                 row = np.searchsorted(open_cells[t], cell[t])
                 inner = np.searchsorted(g, level[t]) - row * (fine - 1)
                 finer = (cell[t] - 1) * fine + 1 + np.clip(inner, 0, fine - 1)
                 cell[t] = np.where(cell[t] > 0, finer, cell[t])
-    return np.where(cell < 0, 1.0, cell * 2.0**-depth)
+    return np.where(cell < 0, 1.0, cell * 2.0**-depth), total
 
 
 def _ask(

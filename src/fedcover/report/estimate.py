@@ -36,7 +36,7 @@ class Estimate:
         return (self.high - self.low) / 2
 
     def verdict(self, target: float) -> str:
-        """"below", "above" or "on" target: more than a point away, and beyond chance."""
+        """ "below", "above" or "on" target: more than a point away, and beyond chance."""
         if self.high < target and self.mean < target - MARGIN:
             return "below"
         if self.low > target and self.mean > target + MARGIN:

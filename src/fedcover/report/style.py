@@ -13,7 +13,7 @@ import io
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -69,7 +69,10 @@ RC: dict[str, Any] = {
 }
 
 
-def styled[**P](draw: Callable[P, Figure]) -> Callable[P, Figure]:
+P = ParamSpec("P")
+
+
+def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
     """Draw a figure in our style without changing the user's matplotlib settings."""
 
     @functools.wraps(draw)

@@ -1,4 +1,4 @@
-"""What the paper's results say about one federation and one target: the rows of `fedcover bounds`."""
+"""What the paper's results say about one federation and target: the rows of `fedcover bounds`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcover import bounds, checks
-from fedcover.calibrate import _checked_sites
+from fedcover import checks
+from fedcover.bounds import coverage, optimisation
+from fedcover.bounds.result import Bound
 from fedcover.errors import FedcoverError
 from fedcover.labelshift.ratios import calibration_mixture, likelihood_ratio
-from fedcover.site import Site
+from fedcover.site import Site, checked_federation
 
 Float64 = NDArray[np.float64]
 
@@ -47,9 +48,9 @@ def federation_bounds(
 ) -> list[BoundRow]:
     """The paper's bounds for one target, with estimates from label counts where truth is unknown.
 
-    The mixture, the ratios and the smallest label share are those of the sites' label counts, so the
-    values are estimates of the bounds. Theorems 4.1, 4.2 and 4.4 are about the settings of
-    Algorithm 1 and not about a federation; `fedcover.bounds` has them.
+    The mixture, the ratios and the smallest label share are those of the sites' label counts, so
+    the values are estimates of the bounds. Theorem 4.1, Corollary 4.2 and Theorem 4.4 are about the
+    settings of Algorithm 1 and not about a federation; `fedcover.bounds` has them.
 
     Parameters
     ----------
@@ -64,7 +65,7 @@ def federation_bounds(
     -------
     One row per result, in the order of the paper.
     """
-    sites = _checked_sites(sites)
+    sites = checked_federation(sites)
     (alpha,) = checks.alphas(checks.real(alpha, "alpha", 0, 1))
     counts = np.stack([s.label_counts for s in sites])
     sizes = np.array([len(s) for s in sites])
@@ -78,14 +79,14 @@ def federation_bounds(
             fix="Add a site with the target's labels, or the target itself",
         )
 
-    span = bounds.theorem_2_1_exact_weights(alpha, _largest_weight(ratios, records, own))
-    known = bounds.theorem_2_2_subsampled(sizes, max(1.0, float(ratios.max())))
+    span = coverage.theorem_2_1_exact_weights(alpha, _largest_weight(ratios, records, own))
+    known = coverage.theorem_2_2_subsampled(sizes, max(1.0, float(ratios.max())))
     shift = (int(own.sum()), int(counts.sum()), sites[0].n_classes, float(mixture.min()))
-    printed = bounds.equation_11_expected_shift_distance(*shift)
-    sound = bounds.expected_shift_distance(*shift)
+    printed = coverage.equation_11_expected_shift_distance(*shift)
+    sound = coverage.expected_shift_distance(*shift)
     unseen = int((mixture == 0).sum())
     missing = f"infinite: {unseen} labels occur at no site" if unseen else ""
-    main = bounds.theorem_2_4_estimated(sizes, ratios, mixture, min(1.0, sound.total))
+    main = coverage.theorem_2_4_estimated(sizes, ratios, mixture, min(1.0, sound.total))
     error = "error of the coverage"
     rows = [
         BoundRow(
@@ -112,7 +113,7 @@ def federation_bounds(
         BoundRow(
             "Theorem 3.1",
             "error of the threshold from smoothing",
-            bounds.theorem_3_1_moreau(gamma),
+            optimisation.theorem_3_1_moreau(gamma),
             "gamma",
         ),
     ]
@@ -120,14 +121,14 @@ def federation_bounds(
     if densities is None:
         note = "needs bounds on the density of the scores: densities=(m, M)"
         return [*rows, BoundRow("Theorem 4.3", meaning, None, note=note)]
-    search = bounds.theorem_4_3_coverage(
+    search = optimisation.theorem_4_3_coverage(
         int(sizes.sum()), own, ratios, mixture, *densities, optimisation_error, gamma
     )
     zero = "infinite: a label with ratio 0" if ratios.min() == 0 else ""
     return [*rows, _row("Theorem 4.3", meaning, search, zero)]
 
 
-def _row(result: str, meaning: str, bound: bounds.Bound, note: str = "") -> BoundRow:
+def _row(result: str, meaning: str, bound: Bound, note: str = "") -> BoundRow:
     return BoundRow(result, meaning, bound.total, bound.dominant, note)
 
 
@@ -153,7 +154,7 @@ def _target_counts(target: str | ArrayLike, sites: list[Site]) -> NDArray[np.int
 def _largest_weight(ratios: Float64, records: NDArray[np.int64], own: NDArray[np.int64]) -> float:
     """E[max p]: Σ_q P̂*(q) max_y ŵ_y / (Σ_k ŵ_{Y_k} + ŵ_q) over the query label q.
 
-    Ratio weights stand for the exact ones, which differ from them by a factor 1 + O(1/N).
+    Ratio weights stand in for the exact ones, which they approach as N grows.
     """
     present = float(ratios[records > 0].max(initial=0.0))
     total = float(records @ ratios) + ratios

@@ -1,0 +1,48 @@
+"""The numbered results of the paper as functions: what theory promises, in numbers.
+
+The numbers are those printed in "Conformal Prediction for Federated Uncertainty Quantification
+Under Label Shift". Formulas are implemented as printed; where a proof does not support one, its
+docstring says so. N is the number of calibration records of all sites, N^i that of site i, P* the
+target's label distribution, P_cal = Σ_i (N^i/N) P^i the mixture, ŵ_y the likelihood ratio of y.
+"""
+
+from fedcover.bounds.coverage import (
+    equation_11_expected_shift_distance,
+    expected_shift_distance,
+    lemma_2_3_shift_distance,
+    theorem_2_1_exact_weights,
+    theorem_2_2_subsampled,
+    theorem_2_4_estimated,
+)
+from fedcover.bounds.federation import BoundRow, federation_bounds
+from fedcover.bounds.optimisation import (
+    corollary_4_2_convergence,
+    corollary_4_2_step,
+    heterogeneity,
+    theorem_3_1_moreau,
+    theorem_4_1_convergence,
+    theorem_4_3_coverage,
+)
+from fedcover.bounds.privacy_claim import theorem_4_4_claimed_epsilon, theorem_4_4_paper_noise
+from fedcover.bounds.result import Bound, CoverageRange
+
+__all__ = [
+    "Bound",
+    "BoundRow",
+    "CoverageRange",
+    "corollary_4_2_convergence",
+    "corollary_4_2_step",
+    "equation_11_expected_shift_distance",
+    "expected_shift_distance",
+    "federation_bounds",
+    "heterogeneity",
+    "lemma_2_3_shift_distance",
+    "theorem_2_1_exact_weights",
+    "theorem_2_2_subsampled",
+    "theorem_2_4_estimated",
+    "theorem_3_1_moreau",
+    "theorem_4_1_convergence",
+    "theorem_4_3_coverage",
+    "theorem_4_4_claimed_epsilon",
+    "theorem_4_4_paper_noise",
+]

@@ -1,0 +1,241 @@
+"""Figures, each from plain arrays and names to a matplotlib Figure.
+
+Every function takes `width` in inches (`style.WIDE` or `style.NARROW`) and arranges its panels
+for it. None of them touches pyplot or the user's settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
+from numpy.typing import NDArray
+
+from fedcover.report import style
+from fedcover.report.estimate import Estimate
+from fedcover.report.style import BLUE, GREEN, GRID, INK, MUTED, ORANGE, PAPER
+
+Float64 = NDArray[np.float64]
+
+VERDICTS = {
+    "below": (ORANGE, "v", "below"),
+    "on": (BLUE, "o", "on target"),
+    "above": (GREEN, "^", "above"),
+}
+
+
+@style.styled
+def coverage(
+    panels: Mapping[str, Sequence[Estimate]],
+    rows: Sequence[str],
+    target: float,
+    *,
+    width: float = style.WIDE,
+    columns: int = 3,
+) -> Figure:
+    """Does every site get its 1-α? One panel per method, one row per site.
+
+    Marker: mean over repetitions, by verdict against `target`. Thick bar: confidence interval of
+    the mean. Thin line: middle 90 % of repetitions.
+    """
+    lines = -(-len(panels) // columns)
+    figure, axes = style.grid(width, 0.62 + lines * (0.42 + 0.21 * len(rows)), lines, columns)
+    least = min(e.least for estimates in panels.values() for e in estimates)
+    left = max(0.0, np.floor(20 * (least - 0.005)) / 20)
+    for panel, (name, estimates) in zip(axes, panels.items(), strict=False):
+        panel.set_title(name)
+        panel.axvline(100 * target, color=INK, lw=1, ls=(0, (4, 2)), zorder=1)
+        for y, e in enumerate(estimates):
+            colour, marker, _ = VERDICTS[e.verdict(target)]
+            panel.plot([100 * e.least, 100 * e.most], [y, y], color=colour, lw=1, zorder=2)
+            panel.plot(
+                [100 * e.low, 100 * e.high],
+                [y, y],
+                color=colour,
+                lw=4.5,
+                alpha=0.45,
+                solid_capstyle="butt",
+                zorder=3,
+            )
+            panel.plot(100 * e.mean, y, marker, color=colour, ms=5, mec=PAPER, mew=0.6, zorder=4)
+        panel.set_xlim(100 * left, 100.5)
+        panel.grid(axis="x")
+        _rows(panel, rows)
+    _blank(axes[len(panels) :])
+    figure.supxlabel("coverage: records whose true label is in the set (%)", fontsize=9)
+    marks: list[Line2D] = [
+        Line2D([], [], color=c, marker=m, ls="", ms=5, label=text)
+        for c, m, text in VERDICTS.values()
+    ]
+    marks.insert(0, Line2D([], [], color=INK, lw=1, ls=(0, (4, 2)), label=f"promise {target:.0%}"))
+    figure.legend(handles=marks, loc="outside upper left", ncols=4 if width > 5 else 2)
+    return figure
+
+
+@style.styled
+def set_sizes(
+    panels: Mapping[str, Float64],
+    means: Mapping[str, Sequence[float]],
+    rows: Sequence[str],
+    levels: Sequence[str],
+    *,
+    width: float = style.WIDE,
+    columns: int = 3,
+) -> Figure:
+    """How big are the sets? One panel per site, one stacked bar per method.
+
+    panels : by site, (methods, levels) shares of sets of each size class; rows sum to 1.
+    means : by site, mean size per method, written beside the bars.
+    levels : names of the size classes, smallest first; darker means larger.
+    """
+    lines = -(-len(panels) // columns)
+    figure, axes = style.grid(width, 0.62 + lines * (0.42 + 0.21 * len(rows)), lines, columns)
+    looks = [_level_look(k, len(levels)) for k in range(len(levels))]
+    for panel, (name, shares) in zip(axes, panels.items(), strict=False):
+        panel.set_title(name)
+        starts = np.cumsum(shares, axis=1) - shares
+        for k, look in enumerate(looks):
+            panel.barh(
+                np.arange(len(rows)),
+                100 * shares[:, k],
+                left=100 * starts[:, k],
+                height=0.72,
+                **look,
+            )
+        for y, mean in enumerate(means[name]):
+            panel.text(103, y, f"{mean:.1f}", va="center", fontsize=8)
+        panel.set_xlim(0, 118)
+        panel.set_xticks([0, 50, 100])
+        _rows(panel, rows)
+    _blank(axes[len(panels) :])
+    figure.supxlabel("share of sets (%); at the right, mean number of labels per set", fontsize=9)
+    patches = [Patch(label=text, **look) for text, look in zip(levels, looks, strict=True)]
+    figure.legend(
+        handles=patches,
+        title="labels in the set",
+        loc="outside upper left",
+        ncols=len(levels) if width > 5 else 3,
+        alignment="left",
+    )
+    return figure
+
+
+@style.styled
+def score_curves(
+    scores: Mapping[str, Float64],
+    threshold: float,
+    target: float,
+    *,
+    width: float = style.WIDE,
+    columns: int = 5,
+) -> Figure:
+    """Do labels differ in difficulty? Distribution of the scores of each label, one panel each.
+
+    scores : by label, the scores of records of that label, in the order of the panels.
+    threshold : one score for all labels; a dot marks the share of each label at or below it.
+    """
+    lines = -(-len(scores) // columns)
+    figure, axes = style.grid(width, 0.55 + 1.25 * lines, lines, columns)
+    everything = np.concatenate(list(scores.values()))
+    for panel, (name, values) in zip(axes, scores.items(), strict=False):
+        share = float((values <= threshold).mean())
+        colour = ORANGE if share < target - 0.01 else BLUE
+        panel.axhline(100 * target, color=MUTED, lw=0.8, ls=(0, (1, 2)))
+        panel.axvline(threshold, color=INK, lw=1, ls=(0, (4, 2)))
+        panel.plot(*_steps(everything), color=MUTED, lw=0.9)
+        panel.plot(*_steps(values), color=colour, lw=1.8)
+        marker = "v" if share < target - 0.01 else "o"
+        panel.plot(
+            threshold, 100 * share, marker, color=colour, ms=5.5, mec=PAPER, mew=0.6, zorder=4
+        )
+        panel.set_title(f"{name}: {share:.0%}", color=INK)
+        panel.set_xlim(0, 1)
+        panel.set_ylim(0, 104)
+        panel.set_xticks([0, 0.5, 1], ["0", ".5", "1"])
+        panel.set_yticks([0, 50, 100])
+        panel.grid(visible=True)
+    _blank(axes[len(scores) :])
+    figure.supxlabel("score of the true label (0 expected, 1 surprising)", fontsize=9)
+    figure.supylabel("records with at most this score (%)", fontsize=9)
+    handles = [
+        Line2D([], [], color=BLUE, lw=1.8, marker="o", ms=5, label="this label"),
+        Line2D(
+            [], [], color=ORANGE, lw=1.8, marker="v", ms=5, label=f"covered less than {target:.0%}"
+        ),
+        Line2D([], [], color=MUTED, lw=0.9, label="all labels"),
+        Line2D([], [], color=INK, lw=1, ls=(0, (4, 2)), label="one threshold for all"),
+    ]
+    figure.legend(handles=handles, loc="outside upper left", ncols=4 if width > 5 else 2)
+    return figure
+
+
+@style.styled
+def label_mix(
+    shares: Float64,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    *,
+    xlabel: str,
+    ylabel: str,
+    width: float = style.WIDE,
+) -> Figure:
+    """How different are the sites? Shares (sites, labels) in percent, darker is more."""
+    figure = Figure(figsize=(width, 0.75 + 0.34 * len(rows)))
+    axes = figure.subplots()
+    top = float(shares.max())
+    for i, j in np.ndindex(*shares.shape):
+        depth = float(shares[i, j]) / top
+        axes.add_patch(
+            Rectangle((j - 0.5, i - 0.5), 1, 1, fc=BLUE, alpha=0.04 + 0.92 * depth, lw=0)
+        )
+        axes.text(
+            j,
+            i,
+            f"{100 * shares[i, j]:.0f}",
+            ha="center",
+            va="center",
+            fontsize=8.5,
+            color=PAPER if depth > 0.55 else INK,
+        )
+    axes.set_xticks(range(len(columns)), columns)
+    axes.set_xlim(-0.5, len(columns) - 0.5)
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
+    axes.tick_params(axis="x", length=0)
+    axes.spines[:].set_visible(False)
+    _rows(axes, rows)
+    return figure
+
+
+def _rows(panel: Axes, rows: Sequence[str]) -> None:
+    """Names of the rows, the first on top."""
+    panel.set_yticks(range(len(rows)), rows)
+    panel.set_ylim(len(rows) - 0.5, -0.5)
+
+
+def _blank(axes: Sequence[Axes]) -> None:
+    for panel in axes:
+        panel.set_visible(False)
+
+
+def _level_look(k: int, n: int) -> dict[str, object]:
+    """Fill of the k-th of n ordered classes: from pale to full blue."""
+    return {"fc": (*_rgb(BLUE), 0.12 + 0.88 * k / max(1, n - 1)), "ec": PAPER, "lw": 0.7}
+
+
+def _rgb(colour: str) -> tuple[float, float, float]:
+    from matplotlib.colors import to_rgb
+
+    return to_rgb(colour)
+
+
+def _steps(values: Float64) -> tuple[Float64, Float64]:
+    """Empirical distribution function in percent, thinned to at most 200 points."""
+    at = np.sort(values)
+    share = 100 * np.arange(1, len(at) + 1) / len(at)
+    keep = np.unique(np.linspace(0, len(at) - 1, min(len(at), 200)).astype(int))
+    return np.concatenate([[0.0], at[keep], [1.0]]), np.concatenate([[0.0], share[keep], [100.0]])

@@ -1,0 +1,133 @@
+"""One self-contained HTML page: a title, a lead, key numbers, then sections in order.
+
+    write_page("report.html", "Title", "What was found.", [
+        Plot("Does it work?", "Yes, here.", {"wide": figure}, "caption", alt="…"),
+        Table("Numbers", columns, rows, "caption"),
+        Text("What this promises", paragraphs=["…"]),
+    ])
+
+Everything is inside the file: no fonts, scripts or images from elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from fedcover.report import style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A number worth large type.
+
+    tone : "plain", "good" or "bad".
+    """
+
+    value: str
+    label: str
+    tone: str = "plain"
+
+
+@dataclass(frozen=True)
+class Text:
+    """Plain paragraphs, then terms with their explanations, then lines of code."""
+
+    title: str
+    paragraphs: Sequence[str] = ()
+    terms: Sequence[tuple[str, str]] = ()
+    code: Sequence[str] = ()
+    kind: ClassVar[str] = "text"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; on narrow windows each row becomes a card.
+
+    rows : cells as text; the first names the row. A line break in a cell starts a smaller line.
+    strong : names of rows to set off. folded : show it only when asked.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str = ""
+    strong: Sequence[str] = ()
+    folded: bool = False
+    text_columns: Sequence[str] = ()
+    kind: ClassVar[str] = "table"
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A figure under its question, with the answer in one sentence and a caption.
+
+    wide, narrow : the same figure drawn for a desktop window and for a phone.
+    alt : what it shows, for readers who cannot see it.
+    name : name of the files written by `save_figures`, and prefix of the ids inside the page.
+    """
+
+    title: str
+    answer: str
+    name: str
+    wide: Figure
+    narrow: Figure
+    caption: str
+    alt: str
+    kind: ClassVar[str] = "plot"
+    svg: Mapping[str, str] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        drawn = {
+            "wide": style.inline_svg(self.wide, f"{self.name}-w", self.alt),
+            "narrow": style.inline_svg(self.narrow, f"{self.name}-n", self.alt),
+        }
+        object.__setattr__(self, "svg", drawn)
+
+
+Section = Text | Table | Plot
+
+
+def write_page(
+    path: str | Path,
+    title: str,
+    lead: Sequence[str],
+    sections: Sequence[Section],
+    *,
+    facts: Sequence[Fact] = (),
+    kicker: str = "",
+    footer: str = "",
+) -> None:
+    """Write the page.
+
+    Parameters
+    ----------
+    title : the result in one line. lead : paragraphs below it.
+    facts : key numbers below the lead. kicker : a small line above the title.
+    footer : last line of the page.
+    """
+    import jinja2
+
+    pages = jinja2.Environment(
+        loader=jinja2.PackageLoader("fedcover.report"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    text = pages.get_template("page.html.j2").render(
+        title=title, lead=lead, sections=sections, facts=facts, kicker=kicker, footer=footer
+    )
+    Path(path).write_text(text, encoding="utf-8")
+
+
+def save_figures(sections: Sequence[Section], folder: Path) -> None:
+    """Write the wide form of every figure as .svg and .png beside the page."""
+    for section in sections:
+        if isinstance(section, Plot):
+            style.save(section.wide, folder, section.name)

@@ -1,0 +1,103 @@
+"""A site that is broken or lies gets a FedcoverError that names it, never another traceback."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fedcover as fc
+from fedcover.protocols.base import Message
+
+SEARCH = fc.methods.DPFedCP()
+STEPS = fc.methods.DPFedCP(rounds=3, local_steps=2, step=0.01)
+POOL = fc.methods.EstimatedWeights()
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+
+def tampered(kind, key, change):
+    """Replace one array (or number) in the replies of site s1; None takes it out."""
+
+    def alter(name, reply):
+        if name != "s1" or reply.kind != kind:
+            return reply
+        arrays, numbers = dict(reply.arrays), dict(reply.numbers)
+        box = numbers if key in numbers else arrays
+        new = change(box[key])
+        box.pop(key)
+        if new is not None:
+            box[key] = new
+        return Message(kind, arrays, numbers)
+
+    return alter
+
+
+def wrong_type(array):
+    return np.full(array.shape, "x")
+
+
+LIES = {
+    "missing": lambda a: None,
+    "wrong length": lambda a: a[..., :-1],
+    "wrong rank": lambda a: a[None],
+    "text": wrong_type,
+    "NaN": lambda a: np.full(a.shape, np.nan),
+    "infinite": lambda a: np.full(a.shape, np.inf),
+    "complex": lambda a: a * 1j,
+    "objects": lambda a: a.astype(object),
+}
+NEGATIVE = {"negative": lambda a: -np.abs(a) - 1}
+
+CASES = [
+    (method, kind, key, lie)
+    for method, kind, key, lies in [
+        (SEARCH, "counts", "label_counts", LIES | NEGATIVE),
+        (SEARCH, "mass", "mass", LIES | NEGATIVE),
+        (STEPS, "totals", "totals", LIES | NEGATIVE),
+        (STEPS, "steps", "move", LIES),
+        (STEPS, "steps", "mean", LIES),
+        (POOL, "scores", "label_counts", LIES | NEGATIVE),
+        (POOL, "scores", "scores", LIES | NEGATIVE),
+        (POOL, "scores", "labels", LIES | NEGATIVE),
+    ]
+    for lie in lies.items()
+]
+
+
+@pytest.mark.parametrize(
+    ("method", "kind", "key", "lie"), CASES, ids=[f"{k}-{key}-{e[0]}" for _, k, key, e in CASES]
+)
+def test_impossible_arrays_are_refused(spy, federation, method, kind, key, lie):
+    sites = federation(np.random.default_rng(0), least=5)
+    with pytest.raises(fc.FedcoverError, match="'s1'"):
+        fc.calibrate(sites, method=spy(method, tampered(kind, key, lie[1])))
+
+
+@pytest.mark.parametrize("size", [0, -5, 2.5, float("nan"), float("inf"), "x", None, 2**70, True])
+@pytest.mark.parametrize("method", [SEARCH, POOL], ids=str)
+def test_impossible_sizes_are_refused(spy, federation, method, size):
+    sites = federation(np.random.default_rng(0), least=5)
+    kind = "counts" if method is SEARCH else "scores"
+    with pytest.raises(fc.FedcoverError, match="'s1'"):
+        fc.calibrate(sites, method=spy(method, tampered(kind, "size", lambda n: size)))
+
+
+def test_counts_whose_sum_overflows_are_refused(spy, federation):
+    sites = federation(np.random.default_rng(0), least=5)
+    lie = tampered("counts", "label_counts", lambda c: np.full(4, 2**62 + 1))
+    with pytest.raises(fc.FedcoverError, match="'s1'"):
+        fc.calibrate(sites, method=spy(SEARCH, lie))
+
+
+def test_weighted_counts_that_fall_are_refused(spy, federation):
+    """G grows in q; a site whose counts fall would make the search end anywhere."""
+    sites = federation(np.random.default_rng(0), least=5)
+    lie = tampered("mass", "mass", lambda m: m[::-1].copy())
+    with pytest.raises(fc.FedcoverError, match="'s1'"):
+        fc.calibrate(sites, targets="s0", method=spy(SEARCH, lie))
+
+
+def test_more_scores_than_stated_are_refused(spy, federation):
+    sites = federation(np.random.default_rng(0), least=5)
+    with pytest.raises(fc.FedcoverError, match="'s1'"):
+        fc.calibrate(sites, method=spy(POOL, tampered("scores", "size", lambda n: n + 1)))
