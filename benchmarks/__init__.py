@@ -1,6 +1,6 @@
 """Side-by-side measurements of fedcover: ``python -m benchmarks`` from the root of the repository.
 
-One thread each: the variables below must be set before NumPy loads, and child processes inherit them.
+One thread each: the variables below must be set before NumPy loads; child processes inherit them.
 """
 
 import os

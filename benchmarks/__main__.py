@@ -23,7 +23,7 @@ def main() -> None:
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"no benchmark is called {', '.join(sorted(unknown))}; there are {PARTS}")
 
-    console = Console()
+    console = Console(width=max(100, Console().width))
     console.print(
         f"fedcover {fedcover.__version__}, Python {platform.python_version()}, NumPy "
         f"{np.__version__}; CPU time of one thread. Compare the ratios: seconds depend on the "
@@ -33,6 +33,7 @@ def main() -> None:
         began = time.perf_counter()
         for table in importlib.import_module(f"benchmarks.{name}").tables(options.quick):
             console.print(table)
+            console.print()
         console.print(f"[dim]{name}: {time.perf_counter() - began:.0f} s on the clock[/dim]\n")
 
 

@@ -17,8 +17,7 @@ def sites(sizes: Sequence[int], n_classes: int, seed: int = 0) -> list[fc.Site]:
 
     Half of the labels are easy (low scores), half hard; 90 % of a site's records come from its own
     half. Given the label, scores have the same distribution everywhere. Label counts are those of
-    thirty times as many training records, so nearly every label has a ratio ŵ_y of its own: no
-    method can gain by treating equal labels alike.
+    thirty times as many training records, so most labels have a ratio ŵ_y of their own.
     """
     rng = np.random.default_rng(seed)
     half = n_classes // 2

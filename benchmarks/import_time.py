@@ -1,7 +1,7 @@
 """How long `import fedcover` takes in a fresh interpreter, and which heavy packages it pulls in.
 
-Best of several, because the first one reads files from disk. NumPy and SciPy's special functions
-are there for scale: fedcover needs NumPy in any case.
+Best of several, because the first one reads files from disk. NumPy stands beside it for scale:
+fedcover needs it in any case.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """How CPU time grows with records, sites, labels and classes: the slope of log time over log size.
 
 Claimed: no faster than N log N in records, linear in sites and in labels. A slope of 1 is linear;
-over the sizes measured N log N has the slope in the column "claimed". Fixed costs pull the slope over
-all sizes down, so the slope between the two largest sizes stands beside it. The smallest of several
-times counts, with the sizes taken in turns.
+N log N over the sizes measured has the slope in the column "claimed". Fixed costs pull the slope
+over all sizes down, so the one between the two largest sizes stands beside it. The smallest of
+several times counts, with the sizes taken in turns. Slopes repeat to about ±.03.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def tables(quick: bool) -> Iterator[Table]:
     repeats = 3 if quick else 9
     made = measure.table(
         "Growth of CPU time: time ∝ size^slope",
-        "",
+        "grows, of",
         "sizes",
         "time",
         "slope",
@@ -47,7 +47,7 @@ def tables(quick: bool) -> Iterator[Table]:
             f"{sizes[0]:,} … {sizes[-1]:,}",
             f"{measure.seconds(times[sizes[0]])} … {measure.seconds(times[sizes[-1]])}",
             *(f"{slope(part):.2f}" for part in ends),
-            f"≤ {slope({size: claim(size) for size in sizes}):.2f}",
+            f"{slope({size: claim(size) for size in sizes}):.2f}",
         )
     yield made
 
@@ -64,8 +64,7 @@ def n_log_n(size: int) -> float:
 def _jobs(quick: bool) -> Iterator[tuple[str, list[int], Callable[[int], measure.Job], Callable]]:
     """Name, sizes, how to make the job of a size, and the growth claimed for it."""
     top = 2 if quick else 3
-    records = [10_000 * 10**k // 10 for k in range(1, top + 2)]
-    records = sorted({*records, *(3 * r for r in records[:-1])})
+    records = [10_000, 30_000, 100_000, 300_000, 1_000_000][: top + 2]
     for name, method in METHODS.items():
         yield f"records, {name}", records, partial(_records, method), n_log_n
     for name, method in METHODS.items():

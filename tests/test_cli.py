@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 import fedcover as fc
 from fedcover import cli
+from fedcover.cli.calibrate import METHODS
 
 
 @pytest.fixture
@@ -24,8 +25,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def run(*arguments):
-    result = CliRunner().invoke(cli.app, [str(a) for a in arguments])
-    return result
+    return CliRunner().invoke(cli.app, [str(a) for a in arguments])
 
 
 def test_calibrate_predict_evaluate(folder):
@@ -50,13 +50,13 @@ def test_calibrate_predict_evaluate(folder):
     assert figures["mean_size"] == sets.sizes.mean(axis=1).tolist()
 
 
-@pytest.mark.parametrize("method", sorted(cli.METHODS))
+@pytest.mark.parametrize("method", sorted(METHODS))
 def test_every_method_runs(folder, method):
     done = run("calibrate", "site-mercy.npz", "site-stjohn.npz", "--method", method, "--out", "o",
                "--target", "stjohn")  # fmt: skip
     assert done.exit_code == 0, done.output
     assert [p.name for p in (folder / "o").iterdir()] == ["stjohn.json"]
-    assert ("every raw score" in done.output) == cli.METHODS[method].shares_scores
+    assert ("every raw score" in done.output) == METHODS[method].shares_scores
 
 
 def test_options_reach_method_and_score(folder):

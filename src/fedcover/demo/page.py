@@ -29,10 +29,10 @@ def write(results: Results, out: Path) -> None:
     ]
     small, wanted = data.SMALL, words.promise(results.alpha)
     lead = (
-        f"{len(results.hospitals)} hospitals share one model, and none may show its records to the "
-        "others. Each sees another mix of cases, some of them much harder for the model. Instead "
-        "of one label the model returns a short list of labels, and the promise is that the true "
-        f"label is on the list {wanted} of the time, at every hospital."
+        "These hospitals share one model, and none may show its records to the others. Each sees "
+        "another mix of cases, some of them much harder for the model. Instead of one label the "
+        "model returns a list of labels, and the promise is that the true label is "
+        f"on the list {wanted} of the time, at every hospital."
     )
     write_page(
         out / "report.html",
@@ -42,8 +42,8 @@ def write(results: Results, out: Path) -> None:
         facts=_facts(results),
         kicker=f"fedcover demo · {small.title} is the small hospital, with {small.size} "
         "calibration records",
-        footer=f"Written by fedcover {version('fedcover')}. Each number on this page is computed "
-        "from results.csv, the calibration files or the data files beside it.",
+        footer=f"Written by fedcover {version('fedcover')}. Every number on this page was "
+        "computed by the run that wrote it; each split is in results.csv.",
     )
     save_figures(sections, out)
 
@@ -71,7 +71,7 @@ def _methods(results: Results) -> Table:
                 name,
                 words.coverage(words.at_small(results, name)),
                 f"{words.coverage(worst)}\n{where.title}",
-                f"{words.size(sizes)}\nall sites {words.size(results.mean_size(name))}",
+                f"{words.size(sizes)}\nall sites {results.mean_size(name).mean:.2f}",
                 f"{results.rounds[m]:.0f}",
                 f"{words.data_size(results.bytes_up[m])} up\n"
                 f"{words.data_size(results.bytes_down[m])} down",
@@ -92,7 +92,7 @@ def _methods(results: Results) -> Table:
     caption = (
         " ".join(words.reading(results))
         + f" Mean over {results.repetitions} random splits at α = {results.alpha:g}; ± is half of "
-        "its 95 % confidence interval (Student's t over the splits). Tested on "
+        "its 95% confidence interval (Student's t over the splits). Tested on "
         f"{data.TEST_SIZE} records per hospital and split. Bytes are payload, for an average "
         "site. ε “none”: no differential-privacy statement is made. "
         f"“{PUBLISHED}” runs the published step size and number of rounds from q₀ = 0.5, which "
@@ -115,7 +115,7 @@ def _numbers(results: Results) -> Table:
     ]
     columns = ["Method", *(f"{h.title} ({h.size})" for h in results.hospitals)]
     caption = (
-        "Coverage in percent, below it the mean number of labels per set; ± is half of the 95 % "
+        "Coverage in percent, below it the mean number of labels per set; ± is half of the 95% "
         f"confidence interval of the mean over {results.repetitions} splits. In brackets: "
         "calibration records."
     )

@@ -16,7 +16,7 @@ from fedcover.scores import APS
 
 Float64 = NDArray[np.float64]
 
-SIZE_CLASSES = {"none": (0, 0), "1": (1, 1), "2": (2, 2), "3-4": (3, 4), "5 or more": (5, 10)}
+SIZE_CLASSES = {"none": (0, 0), "1": (1, 1), "2": (2, 2), "3 or 4": (3, 4), "5 or more": (5, 10)}
 
 
 def coverage(results: Results) -> Plot:
@@ -44,9 +44,9 @@ def coverage(results: Results) -> Plot:
     )
     caption = (
         f"Coverage at {len(rows)} hospitals, promise 1-α = {words.promise(results.alpha)} "
-        f"(dashed). Marker: mean over {results.repetitions} random splits. Thick bar: 95 % confidence "
+        f"(dashed). Marker: mean over {results.repetitions} random splits. Thick bar: 95% confidence "
         "interval of that mean (Student's t over the splits), often narrower than the marker. Thin "
-        "line: the middle 90 % of the splits, with the luck of the calibration draw and of "
+        "line: the middle 90% of the splits, with the luck of the calibration draw and of "
         f"{data.TEST_SIZE} test records. Triangles: the mean is more than one point off and the "
         f"interval excludes {words.promise(results.alpha)}. Calibration records: {_sizes(results)}. "
         "The promise is an average over splits; all methods but Local and Global need label shift, "
@@ -81,6 +81,8 @@ def set_sizes(results: Results) -> Plot:
     means = results.size.mean(axis=0)
     panels = {h.title: classes[:, s] for s, h in enumerate(results.hospitals)}
     by_site = {h.title: means[:, s].tolist() for s, h in enumerate(results.hospitals)}
+    panels["All hospitals"] = classes.mean(axis=1)
+    by_site["All hospitals"] = means.mean(axis=1).tolist()
 
     def draw(width: float, columns: int) -> Figure:
         return figures.set_sizes(
@@ -96,7 +98,7 @@ def set_sizes(results: Results) -> Plot:
     caption = (
         f"Share of sets by number of labels, and mean number of labels, over {results.repetitions} "
         f"splits with {data.TEST_SIZE} test records each, α = {results.alpha:g}. Ten labels are "
-        "possible. Smaller sets are better only where coverage is kept: compare with the figure "
+        "possible. All hospitals: each counted once. Smaller sets are better only where coverage is kept: compare with the figure "
         "above. No guarantee is made for the size."
     )
     alt = "Set sizes by hospital and method. " + " ".join(
@@ -180,7 +182,7 @@ def label_mix(results: Results) -> Plot:
         "digit looks alike at every hospital."
     )
     alt = "Label mix by hospital. " + " ".join(
-        f"{h.title}: " + ", ".join(f"{k} {h.mix[k]} %" for k in order) + "."
+        f"{h.title}: " + ", ".join(f"{k} {h.mix[k]}%" for k in order) + "."
         for h in results.hospitals
     )
     return Plot(

@@ -44,7 +44,7 @@ def show(results: Results, out: Path, console: Console) -> None:
     )
     console.print(_table(results))
     console.print(
-        f"[dim]± is the 95 % confidence interval of the mean over {results.repetitions} splits. "
+        f"[dim]± is the 95% confidence interval of the mean over {results.repetitions} splits. "
         f"Coverage is tested on {data.TEST_SIZE} records per hospital and split; {small.title} "
         f"has {small.size} calibration records. Bytes are those of an average site.[/]\n"
     )

@@ -8,7 +8,7 @@ from fedcover.report.estimate import Estimate
 
 
 def percent(share: float, digits: int = 1) -> str:
-    return f"{100 * share:.{digits}f} %"
+    return f"{100 * share:.{digits}f}%"
 
 
 def promise(alpha: float) -> str:
@@ -65,17 +65,13 @@ def headline(results: Results) -> str:
     wrong = worst.verdict(1 - results.alpha) == "below"
     kept = all(e.verdict(1 - results.alpha) != "below" for e in results.coverages(OURS))
     first = (
-        f"Promised {wanted}, one threshold for all gives {hospital.title} {percent(worst.mean)}"
+        f"One threshold for all gives {hospital.title} {percent(worst.mean)} instead of the "
+        f"promised {wanted}."
         if wrong
-        else f"One threshold for all keeps {wanted} at every hospital here"
+        else f"One threshold for all keeps the promised {wanted} at every hospital here."
     )
-    ours = _range(results.coverages(OURS))
-    second = (
-        f"{OURS} gives every hospital its {wanted}"
-        if kept
-        else f"{OURS} gives the hospitals {ours}"
-    )
-    return f"{first}; {second}."
+    ours = f"every hospital its {wanted}" if kept else f"them {_range(results.coverages(OURS))}"
+    return f"{first} {OURS} gives {ours}."
 
 
 def _about_global(results: Results) -> str:
@@ -117,11 +113,11 @@ def too_few(results: Results) -> list[str]:
 
 def _range(estimates: list[Estimate]) -> str:
     low, high = min(e.mean for e in estimates), max(e.mean for e in estimates)
-    return f"{100 * low:.1f} to {100 * high:.1f} %"
+    return f"{100 * low:.1f} to {100 * high:.1f}%"
 
 
 def _spread(e: Estimate) -> str:
-    return f"{100 * e.least:.0f} to {100 * e.most:.0f} %"
+    return f"{100 * e.least:.0f} to {100 * e.most:.0f}%"
 
 
 def _list(pairs: list[tuple[data.Hospital, Estimate]]) -> str:

@@ -19,8 +19,8 @@ MARGIN = 0.01
 class Estimate:
     """Mean over repetitions.
 
-    low, high : 95 % confidence interval of the mean (Student's t over repetitions).
-    least, most : the middle 90 % of the repetitions: what a single run may give.
+    low, high : 95% confidence interval of the mean (Student's t over repetitions).
+    least, most : the middle 90% of the repetitions: what a single run may give.
     n : number of repetitions.
     """
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
@@ -17,14 +18,14 @@ from numpy.typing import NDArray
 
 from fedcover.report import style
 from fedcover.report.estimate import Estimate
-from fedcover.report.style import BLUE, GREEN, GRID, INK, MUTED, ORANGE, PAPER
+from fedcover.report.style import BLUE, GREEN, INK, MUTED, ORANGE, PAPER
 
 Float64 = NDArray[np.float64]
 
 VERDICTS = {
-    "below": (ORANGE, "v", "below"),
-    "on": (BLUE, "o", "on target"),
-    "above": (GREEN, "^", "above"),
+    "below": (ORANGE, "v", "below promise"),
+    "on": (BLUE, "o", "on promise"),
+    "above": (GREEN, "^", "above promise"),
 }
 
 
@@ -40,7 +41,7 @@ def coverage(
     """Does every site get its 1-α? One panel per method, one row per site.
 
     Marker: mean over repetitions, by verdict against `target`. Thick bar: confidence interval of
-    the mean. Thin line: middle 90 % of repetitions.
+    the mean. Thin line: middle 90% of repetitions.
     """
     lines = -(-len(panels) // columns)
     figure, axes = style.grid(width, 0.62 + lines * (0.42 + 0.21 * len(rows)), lines, columns)
@@ -61,7 +62,7 @@ def coverage(
                 solid_capstyle="butt",
                 zorder=3,
             )
-            panel.plot(100 * e.mean, y, marker, color=colour, ms=5, mec=PAPER, mew=0.6, zorder=4)
+            panel.plot(100 * e.mean, y, marker, color=colour, ms=6, mec=PAPER, mew=0.6, zorder=4)
         panel.set_xlim(100 * left, 100.5)
         panel.grid(axis="x")
         _rows(panel, rows)
@@ -143,12 +144,12 @@ def score_curves(
     everything = np.concatenate(list(scores.values()))
     for panel, (name, values) in zip(axes, scores.items(), strict=False):
         share = float((values <= threshold).mean())
-        colour = ORANGE if share < target - 0.01 else BLUE
+        colour = ORANGE if share < target else BLUE
         panel.axhline(100 * target, color=MUTED, lw=0.8, ls=(0, (1, 2)))
         panel.axvline(threshold, color=INK, lw=1, ls=(0, (4, 2)))
         panel.plot(*_steps(everything), color=MUTED, lw=0.9)
         panel.plot(*_steps(values), color=colour, lw=1.8)
-        marker = "v" if share < target - 0.01 else "o"
+        marker = "v" if share < target else "o"
         panel.plot(
             threshold, 100 * share, marker, color=colour, ms=5.5, mec=PAPER, mew=0.6, zorder=4
         )
@@ -224,18 +225,12 @@ def _blank(axes: Sequence[Axes]) -> None:
 
 def _level_look(k: int, n: int) -> dict[str, object]:
     """Fill of the k-th of n ordered classes: from pale to full blue."""
-    return {"fc": (*_rgb(BLUE), 0.12 + 0.88 * k / max(1, n - 1)), "ec": PAPER, "lw": 0.7}
-
-
-def _rgb(colour: str) -> tuple[float, float, float]:
-    from matplotlib.colors import to_rgb
-
-    return to_rgb(colour)
+    return {"fc": (*to_rgb(BLUE), 0.12 + 0.88 * k / max(1, n - 1)), "ec": PAPER, "lw": 0.7}
 
 
 def _steps(values: Float64) -> tuple[Float64, Float64]:
-    """Empirical distribution function in percent, thinned to at most 200 points."""
+    """Empirical distribution function in percent, thinned to at most 120 points."""
     at = np.sort(values)
     share = 100 * np.arange(1, len(at) + 1) / len(at)
-    keep = np.unique(np.linspace(0, len(at) - 1, min(len(at), 200)).astype(int))
+    keep = np.unique(np.linspace(0, len(at) - 1, min(len(at), 120)).astype(int))
     return np.concatenate([[0.0], at[keep], [1.0]]), np.concatenate([[0.0], share[keep], [100.0]])

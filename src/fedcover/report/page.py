@@ -11,6 +11,7 @@ Everything is inside the file: no fonts, scripts or images from elsewhere.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -120,10 +121,19 @@ def write_page(
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
+    pages.filters["unbroken"] = _unbroken
     text = pages.get_template("page.html.j2").render(
         title=title, lead=lead, sections=sections, facts=facts, kicker=kicker, footer=footer
     )
     Path(path).write_text(text, encoding="utf-8")
+
+
+def _unbroken(text: str) -> str:
+    """Escaped text in which no line ends inside a word with a hyphen, such as DP-FedCP."""
+    from markupsafe import Markup, escape
+
+    spans = re.sub(r"(\w+(?:-\w+)+)", r'<span class="unbroken">\1</span>', str(escape(text)))
+    return Markup(spans)
 
 
 def save_figures(sections: Sequence[Section], folder: Path) -> None:

@@ -1,0 +1,50 @@
+"""The command line, one file per command."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import typer
+from rich.panel import Panel
+from rich.text import Text
+
+from fedcover.cli.bounds import bounds
+from fedcover.cli.calibrate import calibrate
+from fedcover.cli.common import err
+from fedcover.cli.demo import demo
+from fedcover.cli.evaluate import evaluate
+from fedcover.cli.predict import predict
+from fedcover.errors import FedcoverError, FedcoverWarning
+
+app = typer.Typer(
+    help="Prediction sets that keep their promise at every site of a federation.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for command in (demo, calibrate, predict, evaluate, bounds):
+    app.command()(command)
+
+
+def main() -> None:
+    """Run the command line; errors of ours become one clear message and exit status 2."""
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        try:
+            app()
+        except FedcoverError as error:
+            text = Text.assemble(
+                f"{error.given}.\n",
+                ("Allowed: ", "bold"),
+                f"{error.allowed}.\n",
+                ("What to do: ", "bold"),
+                f"{error.fix}.",
+            )
+            err.print(Panel(text, title="fedcover cannot do that", border_style="red"))
+            raise SystemExit(2) from None
+
+
+def _show_warning(message: Any, category: type[Warning], *rest: Any, **more: Any) -> None:
+    if issubclass(category, FedcoverWarning):
+        err.print(Text.assemble(("Warning: ", "yellow"), str(message)))
