@@ -3,9 +3,10 @@
 Calibrate on 40,000 × 1,000 float32 probabilities, predict on as many more.
 
 Fair because both read the same arrays and make the same kind of sets (randomised APS, one threshold
-per level; coverage and sizes stand in the table); because MAPIE's model is a stub that hands over the
-saved array at no cost; and because each runs alone in a fresh interpreter with one thread. Imports
-are not timed. Extra memory is the peak less what the interpreter held before, inputs included.
+per level; the table shows their coverage and sizes); because MAPIE's model is a stub that hands over
+the saved array at no cost; and because each runs alone in a fresh interpreter with one thread.
+Imports are not timed. Extra memory is the peak less what the interpreter held before, inputs
+included.
 """
 
 from __future__ import annotations

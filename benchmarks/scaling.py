@@ -3,7 +3,7 @@
 Claimed: no faster than N log N in records, linear in sites and in labels. A slope of 1 is linear;
 N log N over the sizes measured has the slope in the column "claimed". Fixed costs pull the slope
 over all sizes down, so the one between the two largest sizes stands beside it. The smallest of
-several times counts, with the sizes taken in turns. Slopes repeat to about ±.03.
+several times counts, with the sizes taken in turns.
 """
 
 from __future__ import annotations

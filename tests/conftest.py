@@ -89,13 +89,3 @@ class Spy:
 @pytest.fixture(scope="session")
 def spy() -> type[Spy]:
     return Spy
-
-
-@pytest.fixture
-def quiet():
-    """Lets the warning about too few records pass; for tests whose subject is something else."""
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", fc.FedcoverWarning)
-        yield

@@ -85,7 +85,7 @@ def test_errors_name_the_row_even_in_later_chunks(monkeypatch):
     monkeypatch.setattr(checks, "CHUNK_ELEMENTS", 4)
     probs = np.full((9, 2), 0.5)
     probs[7] = 0.4
-    with pytest.raises(FedcoverError, match="row 7 sums to 0.8"):
+    with pytest.raises(FedcoverError, match=r"row 7 sums to 0\.8"):
         checks.probabilities(probs)
 
 

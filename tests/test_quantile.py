@@ -98,7 +98,7 @@ def exact_rank(alpha: float, n: int) -> int:
 @pytest.mark.parametrize("n", [*range(1, 130), 199, 499, 999, 1999, 9_999, 99_999, 999_999])
 def test_levels_are_exact(n):
     """Peers round the level to a percentile, or take floating-point products at their word."""
-    alphas = tuple(k / 100 for k in range(1, 100)) + (0.001, 0.005, 0.025, 0.975, 0.999)
+    alphas = (*(k / 100 for k in range(1, 100)), 0.001, 0.005, 0.025, 0.975, 0.999)
     scores = np.arange(1, n + 1) / (n + 1)
     found = conformal_thresholds(WeightedSample(scores, np.ones(n)), alphas, np.ones(1))[:, 0]
     ranks = [exact_rank(a, n) for a in alphas]

@@ -81,7 +81,9 @@ def test_maps_the_published_score_by_an_increasing_function(score):
     u = rng.random(len(p))
     if score.spec().get("u", "uniform") != "uniform":
         u[:] = score.u
-    literal = np.array([[published(score, row, y, v) for y in range(6)] for row, v in zip(p, u)])
+    literal = np.array(
+        [[published(score, row, y, v) for y in range(6)] for row, v in zip(p, u, strict=True)]
+    )
     mapped = score.of_all(p, u=u).ravel()
     order = np.argsort(literal.ravel(), kind="stable")
     rise, gap = np.diff(mapped[order]), np.diff(literal.ravel()[order])
@@ -176,7 +178,16 @@ def test_description_round_trip(score):
 
 @pytest.mark.parametrize(
     "spec",
-    [{}, {"name": "XYZ"}, {"name": []}, {"name": "APS", "v": 1}, 5, "APS", None, {"name": "LAC", 1: 2}],
+    [
+        {},
+        {"name": "XYZ"},
+        {"name": []},
+        {"name": "APS", "v": 1},
+        5,
+        "APS",
+        None,
+        {"name": "LAC", 1: 2},
+    ],
     ids=repr,
 )
 def test_unknown_descriptions_are_refused(spec):
@@ -205,7 +216,9 @@ def test_bad_options_are_refused(make):
         make()
 
 
-@pytest.mark.parametrize("u", [[0.1, 0.2], [[0.1]], 1.5, float("nan"), "x", [[1], [1, 2]]], ids=repr)
+@pytest.mark.parametrize(
+    "u", [[0.1, 0.2], [[0.1]], 1.5, float("nan"), "x", [[1], [1, 2]]], ids=repr
+)
 def test_bad_u_is_refused(u):
     with pytest.raises(FedcoverError, match="u"):
         scores.APS().of_all(np.full((3, 2), 0.5), u=u)

@@ -34,15 +34,22 @@ def calibrate(
 
     Parameters
     ----------
-    sites : the sites that take part.
-    alpha : miscoverage level α, or several.
-    method : one of `fedcover.methods`; default DPFedCP().
-    targets : whose label distribution the sets are for. None: every site. A name or list of names:
-        those sites. A dictionary: a new name for a group of sites, ``{"north": ["a", "b"]}``, or
-        for label counts or probabilities, ``{"clinic": [10, 0, 3]}``.
-    privacy : None. No method of this version makes a differential-privacy statement.
-    engine : what carries the messages; default in-process.
-    seed : seed of the subsampling and of the choice of participants.
+    sites
+        The sites that take part.
+    alpha
+        Miscoverage level α, or several.
+    method
+        One of `fedcover.methods`; default DPFedCP().
+    targets
+        Whose label distribution the sets are for. None: every site. A name or list of names: those
+        sites. A dictionary: a new name for a group of sites, ``{"north": ["a", "b"]}``, or for
+        label counts or probabilities, ``{"clinic": [10, 0, 3]}``.
+    privacy
+        None. No method of this version makes a differential-privacy statement.
+    engine
+        What carries the messages; default in-process.
+    seed
+        Seed of the subsampling and of the choice of participants.
 
     Returns
     -------

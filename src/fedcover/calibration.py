@@ -42,17 +42,34 @@ class Calibration:
 
     Attributes
     ----------
-    target : whose label distribution the sets are for.
-    alpha : (A,) miscoverage levels.
-    thresholds : (A, C); label y is in the set where its score is at most thresholds[a, y].
-    method, options : how they were found. guarantee : what they promise, and when.
-    reveals : what left the sites. shares_scores : whether raw scores did.
-    ratios : (C,) weight ŵ_y of a calibration record of each label.
-    n_records, n_sites : calibration records used, and sites.
-    effective_size : how many equally weighted records these are worth.
-    cost : rounds and bytes. privacy : None: no differential-privacy statement is made.
-    score, temperature, label_names : what `predict_set` needs to know about the model's output.
-    notes : warnings that came up.
+    target
+        Whose label distribution the sets are for.
+    alpha
+        (A,) miscoverage levels.
+    thresholds
+        (A, C); label y is in the set where its score is at most thresholds[a, y].
+    method, options
+        How they were found.
+    guarantee
+        What they promise, and when.
+    reveals
+        What left the sites.
+    shares_scores
+        Whether raw scores did.
+    ratios
+        (C,) weight ŵ_y of a calibration record of each label.
+    n_records, n_sites
+        Calibration records used, and sites.
+    effective_size
+        How many equally weighted records these are worth.
+    cost
+        Rounds and bytes.
+    privacy
+        None: no differential-privacy statement is made.
+    score, temperature, label_names
+        What `predict_set` needs to know about the model's output.
+    notes
+        Warnings that came up.
     """
 
     target: str
@@ -91,10 +108,13 @@ class Calibration:
 
         Parameters
         ----------
-        probs : (n, C) class probabilities; or `logits`, to which the calibration's temperature is
+        probs
+            (n, C) class probabilities; or `logits`, to which the calibration's temperature is
             applied.
-        seed, u : randomness of a randomised score, or its u of each record.
-        score : the score function, where the calibration was made from ready scores.
+        seed, u
+            Randomness of a randomised score, or its u of each record.
+        score
+            The score function, where the calibration was made from ready scores.
         """
         if (probs is None) == (logits is None):
             raise FedcoverError(

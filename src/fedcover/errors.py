@@ -13,9 +13,12 @@ class FedcoverError(ValueError):
 
     Parameters
     ----------
-    given : what was found, with the value and where it stands.
-    allowed : what would have been accepted.
-    fix : what the user can do about it.
+    given
+        What was found, with the value and where it stands.
+    allowed
+        What would have been accepted.
+    fix
+        What the user can do about it.
     """
 
     def __init__(self, given: str, *, allowed: str, fix: str) -> None:

@@ -60,9 +60,12 @@ def read_outputs(
 
     Parameters
     ----------
-    path : an .npz, .csv or .parquet file.
-    logits : whether the class columns of a csv or parquet file are logits; npz says it itself.
-    temperature : what logits are divided by before the softmax.
+    path
+        An .npz, .csv or .parquet file.
+    logits
+        Whether the class columns of a csv or parquet file are logits; npz says it itself.
+    temperature
+        What logits are divided by before the softmax.
     """
     path = Path(path)
     readers = {".npz": _npz, ".csv": _csv, ".parquet": _parquet}

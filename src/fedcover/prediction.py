@@ -23,9 +23,12 @@ class PredictionSets:
 
     Attributes
     ----------
-    alpha : the levels.
-    mask : (n, C) booleans for one level, (A, n, C) for several: which labels are in which set.
-    label_names : names of the classes, or None.
+    alpha
+        The levels.
+    mask
+        (n, C) booleans for one level, (A, n, C) for several: which labels are in which set.
+    label_names
+        Names of the classes, or None.
     """
 
     def __init__(

@@ -35,8 +35,12 @@ def weighted_quantile(
 
     Parameters
     ----------
-    values : (n,) finite numbers; weights : (n,) numbers ≥ 0, not all zero (None: equal weights).
-    level : one number in [0, 1], or an array of them.
+    values
+        (n,) finite numbers.
+    weights
+        (n,) numbers ≥ 0, not all zero (None: equal weights).
+    level
+        One number in [0, 1], or an array of them.
 
     Returns
     -------

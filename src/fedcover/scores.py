@@ -42,9 +42,14 @@ class Score:
 
         Parameters
         ----------
-        probs : (n, C) probabilities; labels : (n,) integers.
-        seed : source of the random u, where the score is randomised.
-        u : (n,) numbers in [0, 1] to use instead.
+        probs
+            (n, C) probabilities.
+        labels
+            (n,) integers.
+        seed
+            Source of the random u, where the score is randomised.
+        u
+            (n,) numbers in [0, 1] to use instead.
         """
         p = checks.probabilities(probs)
         y = checks.labels(labels, p.shape[1], n=len(p))

@@ -25,15 +25,23 @@ class Site:
 
     Parameters
     ----------
-    name : how the site is called; unique in a federation.
-    scores : (n,) nonconformity scores V_k of the records' own labels, in [0, 1].
-    labels : (n,) integer labels in 0..n_classes-1.
-    n_classes : number of classes |Y|, the same at every site.
-    label_counts : (n_classes,) label counts M_y that stand for the site's label distribution
-        (eq. 10), for example those of its training data. Default: the calibration counts.
-    score : the score function that made `scores`; lets a calibration predict from probabilities.
-    label_names : (n_classes,) names of the classes.
-    temperature : what logits were divided by before the softmax.
+    name
+        How the site is called; unique in a federation.
+    scores
+        (n,) nonconformity scores V_k of the records' own labels, in [0, 1].
+    labels
+        (n,) integer labels in 0..n_classes-1.
+    n_classes
+        Number of classes |Y|, the same at every site.
+    label_counts
+        (n_classes,) label counts M_y that stand for the site's label distribution (eq. 10), for
+        example those of its training data. Default: the calibration counts.
+    score
+        The score function that made `scores`; lets a calibration predict from probabilities.
+    label_names
+        (n_classes,) names of the classes.
+    temperature
+        What logits were divided by before the softmax.
     """
 
     def __init__(

@@ -25,8 +25,10 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    estimator : a fitted classifier (or pipeline) with `predict_proba`.
-    calibration : a Calibration made from this estimator's outputs; needed by `predict_set` only.
+    estimator
+        a fitted classifier (or pipeline) with `predict_proba`.
+    calibration
+        a Calibration made from this estimator's outputs; needed by `predict_set` only.
 
     Examples
     --------

@@ -56,7 +56,7 @@ def test_random_small_federations_equal_the_sum_over_permutations():
     rng = np.random.default_rng(0)
     for _ in range(25):
         priors = rng.dirichlet(np.full(3, 0.6), 3)
-        sizes = rng.integers(0, 3, 3) + [1, 0, 0]
+        sizes = rng.integers([1, 0, 0], [4, 3, 3])
         sites = [rng.choice(3, n, p=p) for n, p in zip(sizes, priors, strict=True)]
         labels = np.concatenate([*sites, [rng.choice(3, p=priors[1])]])
         counts = np.bincount(labels, minlength=3)
@@ -76,7 +76,8 @@ def test_saddlepoint_error_falls_like_one_over_n():
             counts = np.maximum(counts, 1)
             counts[np.argmax(counts)] += n + 1 - counts.sum()
             exact, quick = (
-                exact_weights(priors, sizes, 0, counts, method=m) for m in ("fourier", "saddlepoint")
+                exact_weights(priors, sizes, 0, counts, method=m)
+                for m in ("fourier", "saddlepoint")
             )
             assert np.abs(quick / exact - 1).max() <= 2 / n
             assert quick @ counts == pytest.approx(1, abs=1e-12)

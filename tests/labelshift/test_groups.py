@@ -28,7 +28,7 @@ def test_similar_sites_share_a_group_named_after_the_largest():
 def test_every_site_is_in_exactly_one_group(groups):
     found = group_sites(SITES, groups)
     assert len(found) == groups
-    assert sorted(sum(found.values(), [])) == ["a", "b", "c", "d"]
+    assert sorted(name for group in found.values() for name in group) == ["a", "b", "c", "d"]
 
 
 def test_sites_that_are_alike_are_not_torn_apart():

@@ -13,7 +13,7 @@ from fedcover.errors import FedcoverError
 DPFedCP, Exact = fc.methods.DPFedCP, fc.methods.EstimatedWeights
 LEVELS = (0.05, 0.1, 0.25, 0.5)
 
-pytestmark = pytest.mark.usefixtures("quiet")
+pytestmark = pytest.mark.filterwarnings("ignore::fedcover.FedcoverWarning")
 
 
 def assert_just_above(found, exact, gamma):
@@ -35,9 +35,7 @@ def assert_just_above(found, exact, gamma):
 )
 def test_search_finds_the_exact_quantile(federation, seed, n_sites, n_classes, kind, counts):
     rng = np.random.default_rng(seed)
-    sites = federation(
-        rng, n_sites=n_sites, n_classes=n_classes, kind=kind, counts=counts, most=60
-    )
+    sites = federation(rng, n_sites=n_sites, n_classes=n_classes, kind=kind, counts=counts, most=60)
     targets = {s.name: [s.name] for s in sites}
     targets["all"] = [s.name for s in sites]
     targets["given"] = rng.dirichlet(np.full(n_classes, 0.5))

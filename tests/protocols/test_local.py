@@ -21,7 +21,8 @@ def test_threshold_is_the_textbook_rank():
     assert cals["b"].thresholds.tolist() == [[1.0] * 3] * 2
 
 
-def test_sends_nothing(spy, federation, quiet):
+@pytest.mark.filterwarnings("ignore::fedcover.FedcoverWarning")
+def test_sends_nothing(spy, federation):
     method = spy(Local())
     cals = fc.calibrate(federation(np.random.default_rng(0)), method=method)
     assert method.heard == []

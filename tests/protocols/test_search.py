@@ -29,7 +29,8 @@ def test_default_takes_a_handful_of_rounds():
     assert schedule(1e-6, 200) == [4] * 5
 
 
-def test_query_points_are_exact_binary_fractions(spy, federation, quiet):
+@pytest.mark.filterwarnings("ignore::fedcover.FedcoverWarning")
+def test_query_points_are_exact_binary_fractions(spy, federation):
     method = spy(fc.methods.DPFedCP())
     fc.calibrate(federation(np.random.default_rng(0)), method=method)
     seen = [q.arrays["points"] for _, q, _ in method.heard if q.kind == "mass"]
@@ -38,7 +39,8 @@ def test_query_points_are_exact_binary_fractions(spy, federation, quiet):
         assert ((points >= 0) & (points <= 1)).all()
 
 
-def test_labels_in_one_bracket_share_their_query_points(spy, quiet):
+@pytest.mark.filterwarnings("ignore::fedcover.FedcoverWarning")
+def test_labels_in_one_bracket_share_their_query_points(spy):
     """1000 labels with one weight ask no more than one label does."""
     rng = np.random.default_rng(0)
     points = []

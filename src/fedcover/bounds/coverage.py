@@ -22,8 +22,10 @@ def theorem_2_1_exact_weights(alpha: float, largest_weight: ArrayLike) -> Covera
 
     Parameters
     ----------
-    alpha : miscoverage level α.
-    largest_weight : E[max_k p_k], or the largest weights of several draws, which are averaged.
+    alpha
+        Miscoverage level α.
+    largest_weight
+        E[max_k p_k], or the largest weights of several draws, which are averaged.
     """
     alpha = checks.real(alpha, "alpha", 0, 1)
     weights = checks.as_float(checks.array(largest_weight, "largest_weight"), "largest_weight")
@@ -48,8 +50,10 @@ def theorem_2_2_subsampled(sizes: ArrayLike, largest_ratio: float) -> Bound:
 
     Parameters
     ----------
-    sizes : (sites,) numbers of records N^i.
-    largest_ratio : ‖w‖_∞ = max_y P*(y)/P_cal(y), at least 1.
+    sizes
+        (sites,) numbers of records N^i.
+    largest_ratio
+        ‖w‖_∞ = max_y P*(y)/P_cal(y), at least 1.
     """
     total, small = _small_sites(sizes)
     ratio = checks.real(largest_ratio, "largest_ratio", 1 - 1e-9, np.inf)
@@ -71,9 +75,12 @@ def lemma_2_3_shift_distance(target: ArrayLike, ratios: ArrayLike, mixture: Arra
 
     Parameters
     ----------
-    target : (C,) true label distribution P*, or counts.
-    ratios : (C,) ratios ŵ_y in use; their scale does not matter.
-    mixture : (C,) true mixture P_cal.
+    target
+        (C,) true label distribution P*, or counts.
+    ratios
+        (C,) ratios ŵ_y in use; their scale does not matter.
+    mixture
+        (C,) true mixture P_cal.
     """
     p_cal = checks.distribution(mixture, None, "mixture")
     wanted = checks.distribution(target, len(p_cal), "target")
@@ -97,10 +104,14 @@ def equation_11_expected_shift_distance(
 
     Parameters
     ----------
-    target_count : M*, records behind the target's label counts.
-    total_count : M, records behind the label counts of all sites.
-    n_classes : |Y|.
-    smallest_share : min_y P_cal(y); the bound is infinite if a label never occurs.
+    target_count
+        M*, records behind the target's label counts.
+    total_count
+        M, records behind the label counts of all sites.
+    n_classes
+        |Y|.
+    smallest_share
+        Min_y P_cal(y); the bound is infinite if a label never occurs.
     """
     m, spread = _label_counts(target_count, total_count, n_classes, smallest_share)
     logs = math.log(n_classes) + math.log(m)
@@ -140,9 +151,14 @@ def theorem_2_4_estimated(
 
     Parameters
     ----------
-    sizes : (sites,) numbers of records N^i.
-    ratios : (C,) ratios ŵ_y; mixture : (C,) P_cal.
-    shift_distance : R of Lemma 2.3, or a bound on it.
+    sizes
+        (sites,) numbers of records N^i.
+    ratios
+        (C,) ratios ŵ_y.
+    mixture
+        (C,) P_cal.
+    shift_distance
+        R of Lemma 2.3, or a bound on it.
     """
     total, small = _small_sites(sizes)
     w, mean = checked_ratios(ratios, checks.distribution(mixture, None, "mixture"))

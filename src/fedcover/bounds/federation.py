@@ -54,12 +54,18 @@ def federation_bounds(
 
     Parameters
     ----------
-    sites : the sites that take part.
-    target : the name of a site, or the label counts of a target from outside, (C,).
-    alpha : miscoverage level α.
-    gamma : smoothing parameter γ.
-    densities : bounds (m, M) on the density of the scores, which Theorem 4.3 needs.
-    optimisation_error : excess loss ε_optim of the quantile search; 0 for the exact minimiser.
+    sites
+        The sites that take part.
+    target
+        The name of a site, or the label counts of a target from outside, (C,).
+    alpha
+        Miscoverage level α.
+    gamma
+        Smoothing parameter γ.
+    densities
+        Bounds (m, M) on the density of the scores, which Theorem 4.3 needs.
+    optimisation_error
+        Excess loss ε_optim of the quantile search; 0 for the exact minimiser.
 
     Returns
     -------

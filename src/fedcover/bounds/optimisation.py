@@ -37,9 +37,11 @@ def heterogeneity(
 
     Parameters
     ----------
-    samples : (scores, weights) of every site, both (N^i,). The point mass at 1 of eq. 14 is
-        one more score, to be added by the caller.
-    alpha, gamma : level α and smoothing parameter γ.
+    samples
+        (scores, weights) of every site, both (N^i,). The point mass at 1 of eq. 14 is one more
+        score, to be added by the caller.
+    alpha, gamma
+        Level α and smoothing parameter γ.
     """
     alpha = checks.real(alpha, "alpha", 0, 1)
     gamma = checks.real(gamma, "gamma", 0, np.inf, open_low=True)
@@ -79,11 +81,21 @@ def theorem_4_1_convergence(
 
     Parameters
     ----------
-    start_distance : |q₀ - q*|, as root mean square if random; D is its square. At most 1 for
-        scores and q₀ in [0, 1].
-    rounds, local_steps : T and K.
-    step : η; gamma : γ in (0, 1]; noise : σ_g; heterogeneity : ζ (see `heterogeneity`).
-    squared_weights : Σ_i (λ^i)², in [1/n, 1], for the repaired bound; 0 for the printed one.
+    start_distance
+        |q₀ - q*|, as root mean square if random; D is its square. At most 1 for scores and q₀ in
+        [0, 1].
+    rounds, local_steps
+        T and K.
+    step
+        η.
+    gamma
+        γ in (0, 1].
+    noise
+        σ_g.
+    heterogeneity
+        ζ (see `heterogeneity`).
+    squared_weights
+        Σ_i (λ^i)², in [1/n, 1], for the repaired bound; 0 for the printed one.
     """
     distance2, t, k, gamma, noise, spread = _run(
         start_distance, rounds, local_steps, gamma, noise, heterogeneity
@@ -170,11 +182,16 @@ def theorem_4_3_coverage(
 
     Parameters
     ----------
-    total_count : N, at least 2.
-    target, ratios, mixture : (C,) P*, ŵ and P_cal.
-    smallest_density, largest_density : m in (0, 1] and M ≥ 1.
-    optimisation_error : ε_optim, from Corollary 4.2 or measured; 0 for the exact minimiser.
-    gamma : γ.
+    total_count
+        N, at least 2.
+    target, ratios, mixture
+        (C,) P*, ŵ and P_cal.
+    smallest_density, largest_density
+        m in (0, 1] and M ≥ 1.
+    optimisation_error
+        ε_optim, from Corollary 4.2 or measured; 0 for the exact minimiser.
+    gamma
+        γ.
     """
     n = checks.whole(total_count, "total_count", 2)
     p_cal = checks.distribution(mixture, None, "mixture")

@@ -36,10 +36,14 @@ def theorem_4_4_paper_noise(
 
     Parameters
     ----------
-    epsilon, delta : ε > 0 and δ in (0, 1 - (1+√ε)(1-S/n)^T).
-    rounds, local_steps : T and K.
-    n_sites, sites_per_round : n and S.
-    largest_mixture_weight : max_i λ^i, in (0, 1].
+    epsilon, delta
+        ε > 0 and δ in (0, 1 - (1+√ε)(1-S/n)^T).
+    rounds, local_steps
+        T and K.
+    n_sites, sites_per_round
+        n and S.
+    largest_mixture_weight
+        Max_i λ^i, in (0, 1].
     """
     epsilon = checks.real(epsilon, "epsilon", 0, np.inf, open_low=True)
     delta, run = _privacy_run(

@@ -35,6 +35,7 @@ def run(
     experiment.check(alpha, repetitions, seed)
     files.make_folder(out)
     results = terminal.with_progress(console, repetitions, alpha, seed)
-    files.write(results, out)
-    page.write(results, out)
+    with console.status("Writing the report"):
+        files.write(results, out)
+        page.write(results, out)
     terminal.show(results, out, console)

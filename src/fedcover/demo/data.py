@@ -1,4 +1,4 @@
-"""The demo's federation: hand-written digits (8 × 8 pixels, shipped with scikit-learn) at hospitals.
+"""The demo's federation: hand-written digits, shipped with scikit-learn, at five hospitals.
 
 The ten digits stand for ten diagnoses. Each hospital sees them in a mix of its own; an image of a
 digit is drawn in the same way wherever it is seen, so label shift holds by construction. The model

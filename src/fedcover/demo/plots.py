@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from fedcover import checks
 from fedcover.demo import data, words
-from fedcover.demo.experiment import OURS, Results
+from fedcover.demo.experiment import LOCAL, OURS, Results
 from fedcover.report import figures
 from fedcover.report.page import Plot
 from fedcover.report.style import NARROW, WIDE
@@ -29,36 +29,39 @@ def coverage(results: Results) -> Plot:
         return figures.coverage(found, rows, target, width=width, columns=columns)
 
     short = {
-        name: [
-            f"{h.title} {words.percent(e.mean)}"
-            for h, e in zip(results.hospitals, estimates, strict=True)
-            if e.verdict(target) == "below"
-        ]
+        name: sum(e.verdict(target) == "below" for e in estimates)
         for name, estimates in found.items()
     }
-    keepers = [name for name, sites in short.items() if not sites]
-    answer = (f"With {_and(keepers)}, yes. " if keepers else "With no method here. ") + " ".join(
-        f"{name} falls short at {len(sites)} of {len(rows)}."
-        for name, sites in short.items()
-        if sites
+    keepers = [name for name, es in found.items() if all(e.keeps(target) for e in es)]
+    unclear = [name for name in found if not short[name] and name not in keepers]
+    answer = " ".join(
+        [
+            f"With {_and(keepers)}, yes." if keepers else "With no method here for sure.",
+            *(f"{name} falls short at {k} of {len(rows)}." for name, k in short.items() if k),
+            *([f"{_and(unclear)}: too few splits to say."] if unclear else []),
+        ]
     )
     caption = (
-        f"Coverage at {len(rows)} hospitals, promise 1-α = {words.promise(results.alpha)} "
-        f"(dashed). Marker: mean over {results.repetitions} random splits. Thick bar: 95% confidence "
-        "interval of that mean (Student's t over the splits), often narrower than the marker. Thin "
-        "line: the middle 90% of the splits, with the luck of the calibration draw and of "
-        f"{data.TEST_SIZE} test records. Triangles: the mean is more than one point off and the "
-        f"interval excludes {words.promise(results.alpha)}. Calibration records: {_sizes(results)}. "
-        "The promise is an average over splits; all methods but Local and Global need label shift, "
-        "which holds here by construction."
+        f"Coverage at {len(rows)} hospitals, α = {results.alpha:g}, promise 1-α = "
+        f"{words.promise(results.alpha)} (dashed). Marker: mean over {results.repetitions} random "
+        "splits. Thick bar: 95% confidence interval of that mean (Student's t over the splits), "
+        "often narrower than the marker. Thin line: the middle 90% of the splits, with the luck of "
+        f"the calibration draw and of {data.TEST_SIZE} test records. Triangles: the interval "
+        "excludes the promise and the mean is off by more than α/10. Calibration records: "
+        f"{_sizes(results)}. The promise is an average over splits; all methods but Local and "
+        "Global need label shift, which holds here by construction."
     )
-    alt = "Coverage by method and hospital. " + " ".join(
-        f"{name}: "
-        + ", ".join(
-            f"{h.title} {words.percent(e.mean)}" for h, e in zip(results.hospitals, es, strict=True)
+    if words.at_small(results, LOCAL).verdict(target) == "above":
+        steps = data.SMALL.size + 1
+        caption += (
+            f" {LOCAL} lies above at {data.SMALL.title} because {data.SMALL.size} records allow "
+            f"coverages in steps of 1/{steps} only."
         )
-        + "."
-        for name, es in found.items()
+    alt = "Coverage by method and hospital. " + _in_words(
+        {
+            name: {h: words.percent(e.mean) for h, e in zip(rows, es, strict=True)}
+            for name, es in found.items()
+        }
     )
     return Plot(
         "Does every hospital get what was promised?",
@@ -90,22 +93,23 @@ def set_sizes(results: Results) -> Plot:
         )
 
     m = results.names.index(OURS)
-    easy, hard = int(means[m].argmin()), int(means[m].argmax())
+    low, high = int(means[m].argmin()), int(means[m].argmax())
     answer = (
-        f"As big as the cases demand: {OURS} returns {means[m, easy]:.1f} labels on average at "
-        f"{results.hospitals[easy].title} and {means[m, hard]:.1f} at {results.hospitals[hard].title}."
+        f"As big as the cases demand: {OURS} returns {means[m, low]:.1f} labels on average at "
+        f"{results.hospitals[low].title} and {means[m, high]:.1f} at "
+        f"{results.hospitals[high].title}."
     )
     caption = (
         f"Share of sets by number of labels, and mean number of labels, over {results.repetitions} "
         f"splits with {data.TEST_SIZE} test records each, α = {results.alpha:g}. Ten labels are "
-        "possible. All hospitals: each counted once. Smaller sets are better only where coverage is kept: compare with the figure "
-        "above. No guarantee is made for the size."
+        "possible. All hospitals: each counted once. Smaller sets are better only where coverage "
+        "is kept: compare with the figure above. No guarantee is made for the size."
     )
-    alt = "Set sizes by hospital and method. " + " ".join(
-        f"{site}: "
-        + ", ".join(f"{n} {v:.1f}" for n, v in zip(results.names, values, strict=True))
-        + "."
-        for site, values in by_site.items()
+    alt = "Mean set size by hospital and method. " + _in_words(
+        {
+            site: {n: f"{v:.1f}" for n, v in zip(results.names, values, strict=True)}
+            for site, values in by_site.items()
+        }
     )
     return Plot(
         "How big are the sets?", answer, "set-sizes", draw(WIDE, 3), draw(NARROW, 2), caption, alt
@@ -125,8 +129,8 @@ def score_curves(results: Results) -> Plot:
 
     easiest, hardest = order[0], order[-1]
     answer = (
-        f"Yes. One threshold for all covers {covered[easiest]:.0%} of the images of digit {easiest}, "
-        f"but {covered[hardest]:.0%} of those of digit {hardest}."
+        f"Yes. One threshold for all covers {covered[easiest]:.0%} of the images of digit "
+        f"{easiest}, but {covered[hardest]:.0%} of those of digit {hardest}."
     )
     caption = (
         "Empirical distribution of the APS score of the true label, one panel per digit, from the "
@@ -162,7 +166,7 @@ def label_mix(results: Results) -> Plot:
             shares,
             rows,
             [data.LABEL_NAMES[k] for k in order],
-            xlabel="digit, from the easiest to the hardest for the model",
+            xlabel="digit (easiest to hardest for the model)",
             ylabel="hospital (records)",
             width=width,
         )
@@ -175,15 +179,15 @@ def label_mix(results: Results) -> Plot:
         "that is why one threshold cannot serve both."
     )
     caption = (
-        "True label mix of each hospital in percent; darker is more; in brackets, calibration "
-        "records. Calibration and test labels are drawn from it. Oracle weights knows the mix, "
-        "Estimated weights and DP-FedCP estimate it from the counts of the calibration labels "
-        f"(at {data.SMALL.title}, from {data.SMALL.size}). Assumption of all three: an image of a "
-        "digit looks alike at every hospital."
+        "True label mix of each hospital in percent; the stronger the colour, the more; in "
+        f"brackets, calibration records. In each of the {results.repetitions} splits (α = "
+        f"{results.alpha:g}) calibration and test labels are drawn from it. Oracle weights knows "
+        "the mix, Estimated weights and DP-FedCP estimate it from the counts of the calibration "
+        f"labels (at {data.SMALL.title}, from {data.SMALL.size}). Assumption of all three: an "
+        "image of a digit looks alike at every hospital."
     )
-    alt = "Label mix by hospital. " + " ".join(
-        f"{h.title}: " + ", ".join(f"{k} {h.mix[k]}%" for k in order) + "."
-        for h in results.hospitals
+    alt = "Label mix by hospital. " + _in_words(
+        {h.title: {f"digit {k}": f"{h.mix[k]}%" for k in order} for h in results.hospitals}
     )
     return Plot(
         "How different are the hospitals?",
@@ -210,6 +214,14 @@ def difficulty(results: Results) -> tuple[list[Float64], list[float], list[int]]
 
 def _sizes(results: Results) -> str:
     return ", ".join(f"{h.title} {h.size}" for h in results.hospitals)
+
+
+def _in_words(table: dict[str, dict[str, str]]) -> str:
+    """A table of values as sentences, for readers who cannot see the figure."""
+    return " ".join(
+        f"{row}: {', '.join(f'{name} {value}' for name, value in cells.items())}."
+        for row, cells in table.items()
+    )
 
 
 def _and(names: list[str]) -> str:

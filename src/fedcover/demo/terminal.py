@@ -11,6 +11,7 @@ from rich.table import Table
 
 from fedcover.demo import data, words
 from fedcover.demo.experiment import Experiment, Results
+from fedcover.report.estimate import Estimate
 
 COLOURS = {"below": "red", "on": "green", "above": "yellow"}
 
@@ -89,5 +90,5 @@ def _table(results: Results) -> Table:
     return table
 
 
-def _coloured(results: Results, e: words.Estimate) -> str:
+def _coloured(results: Results, e: Estimate) -> str:
     return f"[{COLOURS[e.verdict(1 - results.alpha)]}]{words.coverage(e)}[/]"

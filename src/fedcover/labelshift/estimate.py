@@ -42,12 +42,17 @@ def from_unlabelled(
 
     Parameters
     ----------
-    probs : (n, C) predicted probabilities of the target's records.
-    method : "em" (needs `source`) or "bbse" (needs `confusion`).
-    source : (C,) label distribution for which the model's probabilities are right: that of its
-        training data.
-    confusion : (C, C) counts of predicted × true label on labelled data, summed over sites.
-    tolerance : "em" stops when no probability moves by more.
+    probs
+        (n, C) predicted probabilities of the target's records.
+    method
+        "em" (needs `source`) or "bbse" (needs `confusion`).
+    source
+        (C,) label distribution for which the model's probabilities are right: that of its training
+        data.
+    confusion
+        (C, C) counts of predicted × true label on labelled data, summed over sites.
+    tolerance
+        "em" stops when no probability moves by more.
     """
     p = checks.probabilities(probs)
     checks.choice(method, "method", ["em", "bbse"])

@@ -39,12 +39,17 @@ def exact_weights(
 
     Parameters
     ----------
-    priors : (sites, C) label distributions P^i.
-    sizes : (sites,) numbers of calibration records N^i.
-    target : row of the target site, or its label distribution P*, (C,).
-    label_counts : (C,) counts c_y of the calibration labels plus the query's label.
-    method : "fourier" (exact), "saddlepoint" (relative error of order 1/N), or "auto": exact as
-        long as the inversion grid is small.
+    priors
+        (sites, C) label distributions P^i.
+    sizes
+        (sites,) numbers of calibration records N^i.
+    target
+        Row of the target site, or its label distribution P*, (C,).
+    label_counts
+        (C,) counts c_y of the calibration labels plus the query's label.
+    method
+        "fourier" (exact), "saddlepoint" (relative error of order 1/N), or "auto": exact as long as
+        the inversion grid is small.
 
     Returns
     -------

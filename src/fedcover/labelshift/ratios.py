@@ -34,9 +34,12 @@ def likelihood_ratio(
 
     Parameters
     ----------
-    counts : (sites, C) label counts M^i_y.
-    target : the row of the target, or its own label counts or distribution, (C,).
-    sizes : (sites,) numbers of calibration records N^i.
+    counts
+        (sites, C) label counts M^i_y.
+    target
+        The row of the target, or its own label counts or distribution, (C,).
+    sizes
+        (sites,) numbers of calibration records N^i.
     """
     table = _count_table(counts)
     wanted = _target(table, target)

@@ -46,24 +46,36 @@ class DPFedCP(AtServer):
 
     Parameters
     ----------
-    rounds : T, at most how many rounds follow the counts.
-    local_steps : K, gradient steps of a site per round; published: 20.
-    step : η, the step size; published: 1e-3.
-    gamma : γ. In Algorithm 1 the parameter of the Moreau envelope; in the search the width of the
-        final bracket. Either way the quantile is off by at most γ at convergence (Theorem 3.1).
-    participation : each site takes part in a round with this probability.
-    sites_per_round : or S, a fixed number of sites per round.
-    start : q₀ of Algorithm 1, in [0, 1].
-    average : what Algorithm 1 returns: the mean of all iterates ("all", published), of the second
-        half ("tail"), or the last iterate ("last").
-    subsample : use N̄^i ∧ N^i records of each site (Theorem 2.4). Off by default: it serves the
-        proof and costs half of the data.
-    mixture : "calibration" for ŵ by eq. (7) with π_i = N^i/N; "counts" for eq. (10) as printed,
-        which equals it when label counts are in proportion to the calibration sizes.
-    gradient_noise : σ_g, standard deviation of the Gaussian noise a site adds to every gradient of
-        Algorithm 1. Noise alone is no privacy statement: no ε is claimed for it.
-    count_noise : σ̄ of the discrete Gaussian noise a site adds to its label counts, which are then
-        cut off below at 1 (Algorithm 2).
+    rounds
+        T, at most how many rounds follow the counts.
+    local_steps
+        K, gradient steps of a site per round; published: 20.
+    step
+        η, the step size; published: 1e-3.
+    gamma
+        γ. In Algorithm 1 the parameter of the Moreau envelope; in the search the width of the final
+        bracket. Either way the quantile is off by at most γ at convergence (Theorem 3.1).
+    participation
+        Each site takes part in a round with this probability.
+    sites_per_round
+        Or S, a fixed number of sites per round.
+    start
+        q₀ of Algorithm 1, in [0, 1].
+    average
+        What Algorithm 1 returns: the mean of all iterates ("all", published), of the second half
+        ("tail"), or the last iterate ("last").
+    subsample
+        Use N̄^i ∧ N^i records of each site (Theorem 2.4). Off by default: it serves the proof and
+        costs half of the data.
+    mixture
+        "calibration" for ŵ by eq. (7) with π_i = N^i/N; "counts" for eq. (10) as printed, which
+        equals it when label counts are in proportion to the calibration sizes.
+    gradient_noise
+        σ_g, standard deviation of the Gaussian noise a site adds to every gradient of Algorithm 1.
+        Noise alone is no privacy statement: no ε is claimed for it.
+    count_noise
+        σ̄ of the discrete Gaussian noise a site adds to its label counts, which are then cut off
+        below at 1 (Algorithm 2).
     """
 
     rounds: int = 200

@@ -7,6 +7,7 @@ for it. None of them touches pyplot or the user's settings.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -23,9 +24,9 @@ from fedcover.report.style import BLUE, GREEN, INK, MUTED, ORANGE, PAPER
 Float64 = NDArray[np.float64]
 
 VERDICTS = {
-    "below": (ORANGE, "v", "below promise"),
-    "on": (BLUE, "o", "on promise"),
-    "above": (GREEN, "^", "above promise"),
+    "below": (ORANGE, "v", "below the promise"),
+    "on": (BLUE, "o", "as promised"),
+    "above": (GREEN, "^", "above it"),
 }
 
 
@@ -64,6 +65,7 @@ def coverage(
             )
             panel.plot(100 * e.mean, y, marker, color=colour, ms=6, mec=PAPER, mew=0.6, zorder=4)
         panel.set_xlim(100 * left, 100.5)
+        panel.set_xticks(np.arange(100, 100 * left - 1e-9, -10 if left < 0.85 else -5))
         panel.grid(axis="x")
         _rows(panel, rows)
     _blank(axes[len(panels) :])
@@ -72,7 +74,9 @@ def coverage(
         Line2D([], [], color=c, marker=m, ls="", ms=5, label=text)
         for c, m, text in VERDICTS.values()
     ]
-    marks.insert(0, Line2D([], [], color=INK, lw=1, ls=(0, (4, 2)), label=f"promise {target:.0%}"))
+    marks.insert(
+        0, Line2D([], [], color=INK, lw=1, ls=(0, (4, 2)), label=f"promise {_percent(target)}")
+    )
     figure.legend(handles=marks, loc="outside upper left", ncols=4 if width > 5 else 2)
     return figure
 
@@ -91,7 +95,7 @@ def set_sizes(
 
     panels : by site, (methods, levels) shares of sets of each size class; rows sum to 1.
     means : by site, mean size per method, written beside the bars.
-    levels : names of the size classes, smallest first; darker means larger.
+    levels : names of the size classes, smallest first; the stronger the colour, the larger.
     """
     lines = -(-len(panels) // columns)
     figure, axes = style.grid(width, 0.62 + lines * (0.42 + 0.21 * len(rows)), lines, columns)
@@ -165,7 +169,13 @@ def score_curves(
     handles = [
         Line2D([], [], color=BLUE, lw=1.8, marker="o", ms=5, label="this label"),
         Line2D(
-            [], [], color=ORANGE, lw=1.8, marker="v", ms=5, label=f"covered less than {target:.0%}"
+            [],
+            [],
+            color=ORANGE,
+            lw=1.8,
+            marker="v",
+            ms=5,
+            label=f"covered less than {_percent(target)}",
         ),
         Line2D([], [], color=MUTED, lw=0.9, label="all labels"),
         Line2D([], [], color=INK, lw=1, ls=(0, (4, 2)), label="one threshold for all"),
@@ -184,7 +194,7 @@ def label_mix(
     ylabel: str,
     width: float = style.WIDE,
 ) -> Figure:
-    """How different are the sites? Shares (sites, labels) in percent, darker is more."""
+    """How different are the sites? Shares (sites, labels) in percent."""
     figure = Figure(figsize=(width, 0.75 + 0.34 * len(rows)))
     axes = figure.subplots()
     top = float(shares.max())
@@ -212,6 +222,10 @@ def label_mix(
     return figure
 
 
+def _percent(share: float) -> str:
+    return f"{round(100 * share, 6):g}%"
+
+
 def _rows(panel: Axes, rows: Sequence[str]) -> None:
     """Names of the rows, the first on top."""
     panel.set_yticks(range(len(rows)), rows)
@@ -223,7 +237,7 @@ def _blank(axes: Sequence[Axes]) -> None:
         panel.set_visible(False)
 
 
-def _level_look(k: int, n: int) -> dict[str, object]:
+def _level_look(k: int, n: int) -> dict[str, Any]:
     """Fill of the k-th of n ordered classes: from pale to full blue."""
     return {"fc": (*to_rgb(BLUE), 0.12 + 0.88 * k / max(1, n - 1)), "ec": PAPER, "lw": 0.7}
 

@@ -51,13 +51,16 @@ class Table:
     """A table; on narrow windows each row becomes a card.
 
     rows : cells as text; the first names the row. A line break in a cell starts a smaller line.
+    answer : what the table says, in words, above it.
     strong : names of rows to set off. folded : show it only when asked.
+    text_columns : columns of running text.
     """
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     caption: str = ""
+    answer: str = ""
     strong: Sequence[str] = ()
     folded: bool = False
     text_columns: Sequence[str] = ()
@@ -129,9 +132,10 @@ def write_page(
 
 
 def _unbroken(text: str) -> str:
-    """Escaped text in which no line ends inside a word with a hyphen, such as DP-FedCP."""
+    """Escaped text in which no line ends inside "DP-FedCP", "α = 0.1" or "1 ± 2"."""
     from markupsafe import Markup, escape
 
+    text = re.sub(r" ([=±]) ", "\N{NO-BREAK SPACE}\\1\N{NO-BREAK SPACE}", text)
     spans = re.sub(r"(\w+(?:-\w+)+)", r'<span class="unbroken">\1</span>', str(escape(text)))
     return Markup(spans)
 

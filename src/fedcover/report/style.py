@@ -34,7 +34,7 @@ CSS_NAMES = {
 WIDE, NARROW = 7.6, 4.0
 """Widths of a figure in inches: for a desktop window, and for a phone."""
 
-RC: dict[str, Any] = {
+RC: Any = {
     "font.size": 9,
     "font.family": "DejaVu Sans",
     "axes.titlesize": 9,
@@ -73,18 +73,26 @@ P = ParamSpec("P")
 
 
 def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Draw a figure in our style without changing the user's matplotlib settings."""
+    """Draw a figure in our style without changing the user's matplotlib settings.
+
+    The layout is found once, so that every format looks the same and is quick to write.
+    """
 
     @functools.wraps(draw)
     def inner(*args: P.args, **kwargs: P.kwargs) -> Figure:
         with matplotlib.rc_context(RC):
-            return draw(*args, **kwargs)
+            figure = draw(*args, **kwargs)
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")
+        return figure
 
     return inner
 
 
 def grid(width: float, height: float, rows: int, columns: int) -> tuple[Figure, list[Axes]]:
     """A figure of panels that share their axes, row by row."""
+    if width <= NARROW:
+        matplotlib.rcParams["axes.titlesize"] = 8  # inside the context of `styled`
     figure = Figure(figsize=(width, height))
     table = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     return figure, [axes for row in table for axes in row]

@@ -1,0 +1,210 @@
+"""A whole run of the demo: files, page, and numbers that agree with results.csv."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections import defaultdict
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from rich.console import Console
+from scipy.stats import t
+
+import fedcover as fc
+from fedcover import demo
+from fedcover.demo import data
+from fedcover.demo.experiment import OURS
+from fedcover.errors import FedcoverError
+
+pytestmark = pytest.mark.xdist_group("demo")
+
+FIGURES = ("coverage", "set-sizes", "scores-by-label", "label-mix")
+VOID = {"meta", "br", "img", "link"}
+
+
+class Page(HTMLParser):
+    """Checks that tags are closed; collects tables as text, ids, and what would be loaded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tables: list[list[list[str]]] = []
+        self.loads: list[str] = []
+        self.ids: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in VOID:
+            self.open.append(tag)
+        given = dict(attrs)
+        if "id" in given:
+            self.ids.append(given["id"])
+        if tag in ("script", "link", "img", "iframe", "object"):
+            self.loads.append(tag)
+        self.loads += [v for k, v in attrs if k in ("src", "href") and not v.startswith("#")]
+        if tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in ("td", "th"):
+            self.tables[-1][-1].append("")
+        elif tag == "small":
+            self.tables[-1][-1][-1] += "\n"
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+        if tag in ("td", "th"):
+            self.tables[-1][-1][-1] = self.tables[-1][-1][-1].strip()
+
+    def handle_data(self, text):
+        if "td" in self.open or "th" in self.open:
+            self.tables[-1][-1][-1] += " ".join(text.split("\n")) if text.strip() else ""
+
+
+@pytest.fixture(scope="module")
+def page(tiny_run):
+    text = (tiny_run.folder / "report.html").read_text(encoding="utf-8")
+    parser = Page()
+    parser.feed(text)
+    parser.close()
+    assert parser.open == []
+    return text, parser
+
+
+@pytest.fixture(scope="module")
+def measured(tiny_run):
+    """From results.csv: (method, site) -> coverages and sizes, one per repetition."""
+    found = defaultdict(lambda: ([], []))
+    with (tiny_run.folder / "results.csv").open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            coverage, size = found[row["method"], row["site"]]
+            coverage.append(float(row["coverage"]))
+            size.append(float(row["mean_size"]))
+    return found
+
+
+def interval(values):
+    half = t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
+    return np.mean(values), half
+
+
+def shown(values):
+    mean, half = interval(values)
+    return f"{100 * mean:.1f} ± {100 * half:.1f}"
+
+
+def test_writes_every_file(tiny_run):
+    names = {p.name for p in tiny_run.folder.iterdir()}
+    wanted = {"report.html", "results.csv"}
+    wanted |= {f"{f}.{ending}" for f in FIGURES for ending in ("svg", "png")}
+    for h in data.HOSPITALS:
+        wanted |= {f"{h.name}.json", f"site-{h.name}.npz", f"new-{h.name}.npz"}
+    assert names == wanted
+
+
+def test_results_have_one_row_per_repetition_site_and_method(measured):
+    assert len(measured) == 6 * 5
+    assert all(len(coverage) == 2 for coverage, _ in measured.values())
+
+
+def test_page_is_whole_and_loads_nothing(page):
+    text, parser = page
+    assert parser.loads == []
+    assert not re.search(r"https?://|@import|<script|javascript:", text)
+    assert set(re.findall(r"url\(([^)]*)\)", text)) <= {f"#{i}" for i in parser.ids}
+    assert len(parser.ids) == len(set(parser.ids))
+
+
+def test_figures_are_inline_twice_in_css_colours_with_words(page):
+    drawings = re.findall(r"<svg.*?</svg>", page[0], flags=re.DOTALL)
+    assert len(drawings) == 2 * len(FIGURES)
+    for drawing in drawings:
+        root = ElementTree.fromstring(drawing)
+        assert len(root.attrib["aria-label"]) > 50
+        assert "viewBox" in root.attrib
+        assert "width" not in root.attrib
+        assert "var(--ink)" in drawing
+        assert not re.search(r"#1b1f24|#0072b2", drawing)
+
+
+def test_table_equals_results_csv(page, measured):
+    rows = {row[0]: row for row in page[1].tables[0][1:]}
+    for method in rows:
+        sites = {s: values for (m, s), values in measured.items() if m == method}
+        assert rows[method][1] == shown(sites[data.SMALL.name][0])
+        worst = min(sites, key=lambda s: np.mean(sites[s][0]))
+        assert rows[method][2] == f"{shown(sites[worst][0])}\n{worst.title()}"
+        mean, half = interval(sites[data.SMALL.name][1])
+        everywhere = np.mean([size for _, size in sites.values()])
+        assert rows[method][3] == f"{mean:.2f} ± {half:.2f}\nall sites {everywhere:.2f}"
+    assert len(rows) == 6
+
+
+def test_folded_table_equals_results_csv(page, measured):
+    rows = page[1].tables[1]
+    for row in rows[1:]:
+        for h, cell in zip(data.HOSPITALS, row[1:], strict=True):
+            coverage, size = measured[row[0], h.name]
+            mean, half = interval(size)
+            assert cell == f"{shown(coverage)}\n{mean:.2f} ± {half:.2f} labels"
+
+
+def test_terminal_table_equals_results_csv(tiny_run, measured):
+    for (_, site), (coverage, _) in measured.items():
+        if site == data.SMALL.name:
+            assert shown(coverage) in tiny_run.printed
+    for heading in ("rounds", "bytes", "ε", "leave?", "Mercy"):
+        assert heading in tiny_run.printed
+    assert "report.html" in tiny_run.printed
+    assert max(map(len, tiny_run.printed.splitlines())) <= 80 or "…" not in tiny_run.printed
+
+
+def test_calibration_files_give_the_coverage_of_the_last_repetition(tiny_run, measured):
+    """The files can be used as the other commands would use them."""
+    for h in data.HOSPITALS:
+        cal = fc.Calibration.load(tiny_run.folder / f"{h.name}.json")
+        with np.load(tiny_run.folder / f"new-{h.name}.npz", allow_pickle=False) as new:
+            sets = cal.predict_set(new["probs"], seed=0)
+            coverage = sets.coverage(new["labels"])
+            assert tuple(new["label_names"]) == data.LABEL_NAMES
+        # The random part of the scores differs, the records are the same 200.
+        assert coverage == pytest.approx(measured[OURS, h.name][0][-1], abs=0.08)
+        site = fc.Site.from_file(tiny_run.folder / f"site-{h.name}.npz", seed=0)
+        assert len(site) == h.size
+
+
+def test_page_states_guarantees_reveals_and_how_to_reproduce(page):
+    text = re.sub(r"<[^>]+>", "", page[0]).replace("\N{NO-BREAK SPACE}", " ")
+    for method in (fc.methods.Local(), fc.methods.Pooled(), fc.methods.DPFedCP()):
+        for words in (method.guarantee, method.reveals):
+            assert words[1:] in text.replace("&#39;", "'")
+    assert "fedcover demo --alpha 0.1 --repetitions 2 --seed 1" in text
+    assert f"fedcover {fc.__version__}" in text
+
+
+def test_nothing_on_the_page_names_a_machine(tiny_run, page):
+    assert str(tiny_run.folder.parent) not in page[0]
+
+
+@pytest.mark.parametrize(
+    "bad", [{"repetitions": 1}, {"alpha": 0.0}, {"alpha": 1.5}, {"seed": -1}, {"repetitions": 2.5}]
+)
+def test_refuses_before_any_work(tmp_path, bad):
+    out = tmp_path / "out"
+    with pytest.raises(FedcoverError):
+        demo.run(out, console=Console(file=io.StringIO()), **bad)
+    assert not out.exists()
+
+
+def test_refuses_a_file_as_folder(tmp_path):
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(FedcoverError, match="cannot be made a folder"):
+        demo.run(tmp_path / "taken", console=Console(file=io.StringIO()))

@@ -1,0 +1,109 @@
+"""Sentences and verdicts follow from the numbers, whatever they are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedcover.demo import data, plots, words
+from fedcover.demo.experiment import GLOBAL, LOCAL, OURS, Experiment, Results
+from fedcover.report.style import NARROW
+from tests.report.test_figures import check_texts
+
+pytestmark = pytest.mark.xdist_group("demo-words")
+
+
+def results(coverage: dict[str, list[float]], alpha: float = 0.1) -> Results:
+    """Results with the given mean coverages per site and a little spread over repetitions."""
+    means = np.array(list(coverage.values()))
+    wobble = np.array([-0.004, 0.0, 0.004, 0.002, -0.002])[:, None, None]
+    private: Any = SimpleNamespace(shares_scores=False)
+    nothing: Any = None
+    return Results(
+        federation=data.Federation(np.empty((0, 10)), np.empty(0, dtype=np.int64), 0, 0.7),
+        alpha=alpha,
+        seed=0,
+        methods=dict.fromkeys(coverage, private),
+        coverage=means + wobble,
+        size=np.ones((5, *means.shape)),
+        size_counts=np.ones((*means.shape, 11), dtype=np.int64),
+        bytes_up=np.zeros(len(means)),
+        bytes_down=np.zeros(len(means)),
+        rounds=np.full(len(means), 6.0),
+        calibrations={},
+        split=nothing,
+        global_threshold=0.9,
+        too_few=Counter({(LOCAL, "mercy"): 2}),
+    )
+
+
+FLAT = [0.9] * 5
+
+
+def test_headline_names_the_hospital_that_global_fails():
+    found = results({LOCAL: FLAT, GLOBAL: [0.93, 0.9, 0.9, 0.87, 0.8], OURS: FLAT})
+    assert words.headline(found) == (
+        "One threshold for all (Global) gives Mercy 80.0% instead of the promised 90%. "
+        "DP-FedCP gives every hospital its 90%."
+    )
+    first, second = words.reading(found)
+    assert "gives Mercy 80.0% and Riverside 87.0%; Lakeside 93.0% gets more" in first
+    assert "90.0 to 90.0% in 6 rounds" in second
+    assert "no raw score leaves a site" in second
+
+
+def test_headline_does_not_claim_what_did_not_happen():
+    good_global = results({LOCAL: FLAT, GLOBAL: FLAT, OURS: [0.9, 0.9, 0.9, 0.9, 0.85]})
+    assert words.headline(good_global) == (
+        "One threshold for all (Global) keeps the promised 90% at every hospital here. "
+        "DP-FedCP gives them 85.0 to 90.0%."
+    )
+    assert "falls short at no hospital" in words.reading(good_global)[0]
+
+
+def test_promise_is_written_with_decimals_only_where_needed():
+    assert words.promise(0.1) == "90%"
+    assert words.promise(0.025) == "97.5%"
+
+
+def test_too_few_records_are_reported():
+    (note,) = words.too_few(results({LOCAL: FLAT, GLOBAL: FLAT, OURS: FLAT}, alpha=0.01))
+    assert "Local had too few records for α = 0.01 at Mercy in 2 of 5" in note
+
+
+@pytest.mark.parametrize(
+    ("n", "text"),
+    [(0, "0 B"), (808, "808 B"), (999.6, "1.0 kB"), (5480, "5.5 kB"), (173_224, "173 kB")],
+)
+def test_bytes(n, text):
+    assert words.data_size(n) == text
+
+
+@pytest.fixture(scope="module")
+def strict() -> Results:
+    """α = 0.01, for which 45 records are too few."""
+    experiment = Experiment(0.01, 2, 0)
+    assert list(experiment.steps()) == [0, 1]
+    return experiment.results()
+
+
+def test_too_few_records_are_counted_instead_of_warned_about(strict):
+    small = strict.hospitals.index(data.SMALL)
+    assert strict.too_few[LOCAL, data.SMALL.name] == 2
+    assert strict.size[:, strict.names.index(LOCAL), small].min() == 10
+
+
+@pytest.mark.parametrize(
+    "draw", [plots.coverage, plots.set_sizes, plots.score_curves, plots.label_mix]
+)
+def test_captions_say_what_is_shown_and_texts_do_not_overlap(draw, strict):
+    plot = draw(strict)
+    assert "α = 0.01" in plot.caption
+    assert f"{strict.repetitions} " in plot.caption
+    check_texts(plot.wide)
+    check_texts(plot.narrow)
+    assert plot.narrow.get_figwidth() == NARROW
