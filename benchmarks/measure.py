@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -31,6 +32,12 @@ def cpu(job: Job) -> tuple[float, Any]:
     start = time.process_time()
     result = job()
     return time.process_time() - start, result
+
+
+def cpu_split() -> tuple[float, float]:
+    """CPU-seconds this process has used so far, in its own code and in the kernel."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime, used.ru_stime
 
 
 def in_turns(jobs: Mapping[K, Prepare], repeats: int) -> dict[K, list[float]]:
@@ -69,8 +76,6 @@ def peak_memory() -> int:
     if status.exists():
         line = next(text for text in status.read_text().splitlines() if text.startswith("VmHWM"))
         return int(line.split()[1]) * 1024
-    import resource
-
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 

@@ -17,6 +17,8 @@ from hypothesis.extra import numpy as hnp
 
 import fedcover as fc
 
+pytestmark = pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisWarning")
+
 RNG = np.random.default_rng(0)
 PROBS, LABELS = RNG.dirichlet(np.ones(3), 25), RNG.integers(0, 3, 25)
 SITES = [fc.Site.from_probabilities(n, PROBS, LABELS, seed=0) for n in "ab"]

@@ -83,27 +83,18 @@ def test_bytes(n, text):
     assert words.data_size(n) == text
 
 
-@pytest.fixture(scope="module")
-def strict() -> Results:
-    """α = 0.01, for which 45 records are too few."""
+def test_a_strict_alpha_is_reported_and_drawn():
+    """α = 0.01, for which 45 records are too few: counted instead of warned about."""
     experiment = Experiment(0.01, 2, 0)
     assert list(experiment.steps()) == [0, 1]
-    return experiment.results()
-
-
-def test_too_few_records_are_counted_instead_of_warned_about(strict):
+    strict = experiment.results()
     small = strict.hospitals.index(data.SMALL)
     assert strict.too_few[LOCAL, data.SMALL.name] == 2
     assert strict.size[:, strict.names.index(LOCAL), small].min() == 10
-
-
-@pytest.mark.parametrize(
-    "draw", [plots.coverage, plots.set_sizes, plots.score_curves, plots.label_mix]
-)
-def test_captions_say_what_is_shown_and_texts_do_not_overlap(draw, strict):
-    plot = draw(strict)
-    assert "α = 0.01" in plot.caption
-    assert f"{strict.repetitions} " in plot.caption
-    check_texts(plot.wide)
-    check_texts(plot.narrow)
-    assert plot.narrow.get_figwidth() == NARROW
+    for draw in (plots.coverage, plots.set_sizes, plots.score_curves, plots.label_mix):
+        plot = draw(strict)
+        assert "α = 0.01" in plot.caption
+        assert "2 splits" in plot.caption or "2 random splits" in plot.caption
+        check_texts(plot.wide)
+        check_texts(plot.narrow)
+        assert plot.narrow.get_figwidth() == NARROW

@@ -56,27 +56,19 @@ ALL = [coverage, set_sizes, score_curves, label_mix]
 
 
 def texts(figure: Figure) -> list[Text]:
-    return [
-        text
-        for text in figure.findobj(Text)
-        if text.get_text().strip() and text.get_visible() and _shown(text)
-    ]
-
-
-def _shown(text: Text) -> bool:
-    """Not a tick label of an axis that shows none, and not in a hidden panel."""
-    if text.axes is None:
-        return True
-    if not text.axes.get_visible():
-        return False
-    for axis in (text.axes.xaxis, text.axes.yaxis):
-        for tick in axis.get_major_ticks():
-            if text is tick.label2:
-                return False
-            if text is tick.label1:
-                low, high = sorted(axis.get_view_interval())
-                return bool(low <= tick.get_loc() <= high)
-    return True
+    """What a reader sees: no tick labels outside the axis, no hidden panels."""
+    unseen: set[Text] = set()
+    for panel in figure.axes:
+        if not panel.get_visible():
+            unseen.update(panel.findobj(Text))
+        for axis in (panel.xaxis, panel.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            for tick in axis.get_major_ticks():
+                unseen.add(tick.label2)
+                if not low <= tick.get_loc() <= high:
+                    unseen.add(tick.label1)
+    found = [text for text in figure.findobj(Text) if text.get_text().strip()]
+    return [text for text in found if text.get_visible() and text not in unseen]
 
 
 def check_texts(figure: Figure) -> None:

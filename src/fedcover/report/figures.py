@@ -45,7 +45,7 @@ def coverage(
     the mean. Thin line: middle 90% of repetitions.
     """
     lines = -(-len(panels) // columns)
-    figure, axes = style.grid(width, 0.62 + lines * (0.42 + 0.21 * len(rows)), lines, columns)
+    figure, axes = style.grid(width, _height(width, lines, len(rows)), lines, columns)
     least = min(e.least for estimates in panels.values() for e in estimates)
     left = max(0.0, np.floor(20 * (least - 0.005)) / 20)
     for panel, (name, estimates) in zip(axes, panels.items(), strict=False):
@@ -98,7 +98,7 @@ def set_sizes(
     levels : names of the size classes, smallest first; the stronger the colour, the larger.
     """
     lines = -(-len(panels) // columns)
-    figure, axes = style.grid(width, 0.62 + lines * (0.42 + 0.21 * len(rows)), lines, columns)
+    figure, axes = style.grid(width, _height(width, lines, len(rows)), lines, columns)
     looks = [_level_look(k, len(levels)) for k in range(len(levels))]
     for panel, (name, shares) in zip(axes, panels.items(), strict=False):
         panel.set_title(name)
@@ -220,6 +220,12 @@ def label_mix(
     axes.spines[:].set_visible(False)
     _rows(axes, rows)
     return figure
+
+
+def _height(width: float, lines: int, rows: int) -> float:
+    """Height in inches of lines of panels with named rows, below a legend."""
+    legend = 0.62 if width > style.NARROW else 0.84
+    return legend + lines * (0.42 + 0.21 * rows)
 
 
 def _percent(share: float) -> str:

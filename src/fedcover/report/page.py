@@ -12,8 +12,9 @@ Everything is inside the file: no fonts, scripts or images from elsewhere.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -84,14 +85,14 @@ class Plot:
     caption: str
     alt: str
     kind: ClassVar[str] = "plot"
-    svg: Mapping[str, str] = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        drawn = {
+    @cached_property
+    def svg(self) -> dict[str, str]:
+        """Both drawings as <svg> elements."""
+        return {
             "wide": style.inline_svg(self.wide, f"{self.name}-w", self.alt),
             "narrow": style.inline_svg(self.narrow, f"{self.name}-n", self.alt),
         }
-        object.__setattr__(self, "svg", drawn)
 
 
 Section = Text | Table | Plot
