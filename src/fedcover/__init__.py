@@ -1,9 +1,9 @@
 """fedcover: prediction sets that keep their promise at every site of a federation."""
 
 from fedcover import bounds, diagnostics, engines, labelshift, methods, scores
-from fedcover.calibrate import calibrate
 from fedcover.calibration import Calibration, Cost
 from fedcover.errors import FedcoverError, FedcoverWarning, FileError
+from fedcover.federation import calibrate
 from fedcover.prediction import PredictionSets
 from fedcover.quantile import weighted_quantile
 from fedcover.site import Site, softmax

@@ -20,7 +20,7 @@ from fedcover.checks import Floats, Seed
 from fedcover.errors import FedcoverError, FileError
 from fedcover.prediction import PredictionSets
 from fedcover.scores import Score
-from fedcover.site import names, softmax
+from fedcover.site import checked_score, names, softmax
 
 Float64 = NDArray[np.float64]
 
@@ -127,8 +127,11 @@ class Calibration:
         self._same_classes(p)
         used = self._score(score)
         mask = np.empty((len(self.alpha), *p.shape), dtype=bool)
+        # The scores at calibration were summed in another order: a record that is as unusual as
+        # the one that made the threshold must not fall out by rounding.
+        slack = 4 * p.shape[1] * np.finfo(np.float64).eps
         for rows, values in used.chunks(p, checks.generator(seed, "predict", self.target), u):
-            for a, limit in enumerate(self.thresholds):
+            for a, limit in enumerate(self.thresholds + slack):
                 np.less_equal(values, limit, out=mask[a, rows])
         return PredictionSets(mask, self.alpha, self.label_names)
 
@@ -141,6 +144,8 @@ class Calibration:
         return PredictionSets(mask, self.alpha, self.label_names)
 
     def _score(self, given: Score | None) -> Score:
+        if given is not None:
+            checked_score(given, "score")
         if self.score is None and given is None:
             raise FedcoverError(
                 "this calibration was made from ready scores, their function is not known",
@@ -183,12 +188,18 @@ class Calibration:
     @classmethod
     def load(cls, path: str | Path) -> Calibration:
         """Read what `save` wrote; refuses what is corrupt, foreign or newer."""
-        path = Path(path)
         try:
-            file = json.loads(path.read_text(encoding="utf-8"))
+            path = Path(path)
+            text = path.read_bytes().decode("utf-8")
         except OSError as error:
             raise _unreadable(path, f"cannot be opened ({error.strerror})") from None
-        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
+        except UnicodeDecodeError:
+            raise _unreadable(path, "is not JSON, or only a part of it") from None
+        except (TypeError, ValueError):
+            raise _unreadable(repr(path), "is not a path") from None
+        try:
+            file = json.loads(text)
+        except (ValueError, RecursionError):  # bad JSON, or a number too long for Python
             raise _unreadable(path, "is not JSON, or only a part of it") from None
         if not isinstance(file, dict) or file.get("schema") != SCHEMA:
             raise _unreadable(path, "is not a calibration of fedcover")
@@ -199,12 +210,15 @@ class Calibration:
                 fix="Install the version of fedcover that wrote it",
             )
         body = file.get("calibration")
-        text = json.dumps(body, sort_keys=True, ensure_ascii=False)
-        if not isinstance(body, dict) or file.get("sha256") != _digest(text):
+        try:
+            digest = _digest(json.dumps(body, sort_keys=True, ensure_ascii=False))
+        except (ValueError, RecursionError):
+            digest = ""
+        if not isinstance(body, dict) or not digest or file.get("sha256") != digest:
             raise _unreadable(path, "was changed or damaged: its checksum does not match")
         try:
             return cls._from_body(body)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise _unreadable(path, f"has fields that cannot be ({error})") from None
 
     @classmethod
@@ -214,10 +228,22 @@ class Calibration:
         alpha = checks.alphas(values.pop("alpha"))
         if limits.ndim != 2 or len(limits) != len(alpha):
             raise ValueError(f"thresholds of shape {limits.shape} for {len(alpha)} levels")
+        checks.whole(limits.shape[1], "number of classes", 2)
         checks.unit_scores(limits.ravel(), "thresholds")
         ratios = np.array(values.pop("ratios"), dtype=np.float64)
-        if ratios.shape != (limits.shape[1],):
-            raise ValueError(f"ratios of shape {ratios.shape}")
+        if ratios.shape != (limits.shape[1],) or not (np.isfinite(ratios) & (ratios >= 0)).all():
+            raise ValueError(f"ratios {ratios}")
+        for name in ("target", "method", "guarantee", "reveals"):
+            if not isinstance(values[name], str):
+                raise ValueError(f"{name} {values[name]!r}")
+        for name in ("n_records", "n_sites"):
+            checks.whole(values[name], name, 1)
+        checks.real(values["temperature"], "temperature", 0, np.inf, open_low=True)
+        checks.real(values["effective_size"], "effective_size", 0, np.inf)
+        if not isinstance(values["shares_scores"], bool) or values["privacy"] is not None:
+            raise ValueError("shares_scores or privacy")
+        if not isinstance(values["options"], dict) or not isinstance(values["notes"], list):
+            raise ValueError("options or notes")
         spec = values.pop("score")
         label_names = values.pop("label_names")
         return cls(
@@ -238,7 +264,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _unreadable(path: Path, why: str) -> FileError:
+def _unreadable(path: Path | str, why: str) -> FileError:
     return FileError(
         f"{path} {why}",
         allowed="a file written by Calibration.save",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import numbers
+import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -18,6 +20,9 @@ Seed = int | np.random.Generator | None
 
 ROW_SUM_TOLERANCE = 1e-3
 """How far a row of probabilities may sum from 1: what half-precision softmax outputs reach."""
+
+MOST_RECORDS = 10**15
+"""Counts up to which sums over sites stay exact in 64 bits and in floating point."""
 
 CHUNK_ELEMENTS = 1 << 17
 """Entries of a probability matrix handled at once: small enough to stay in the cache."""
@@ -38,11 +43,12 @@ def alphas(alpha: float | Sequence[float]) -> tuple[float, ...]:
         raise FedcoverError("alpha is empty", allowed=allowed, fix="Give alpha=0.1, for example")
     levels = []
     for a in given:
-        if (
-            isinstance(a, (bool, np.bool_))
-            or not isinstance(a, numbers.Real)
-            or not 0 < float(a) < 1
-        ):
+        number = isinstance(a, numbers.Real) and not isinstance(a, bool)
+        try:
+            level = float(a) if number else math.nan
+        except OverflowError:  # an integer beyond any float
+            level = math.nan
+        if not 0 < level < 1:
             raise FedcoverError(
                 f"alpha is {a!r}", allowed=allowed, fix="alpha is the error rate: 0.1 asks for 90 %"
             )
@@ -59,7 +65,8 @@ def probabilities(probs: ArrayLike, what: str = "probs") -> Floats:
     p = matrix(probs, what)
     for rows in row_chunks(*p.shape):
         part = p[rows]
-        sums = part.sum(axis=1, dtype=np.float64)
+        with np.errstate(over="ignore"):
+            sums = part.sum(axis=1, dtype=np.float64)
         low = part.min(axis=1)
         bad = ~(np.abs(sums - 1) <= ROW_SUM_TOLERANCE) | ~(low >= 0)
         if bad.any():
@@ -140,7 +147,7 @@ def labels(values: ArrayLike, n_classes: int, what: str = "labels", n: int | Non
         )
     allowed = f"integers from 0 to {n_classes - 1}"
     if y.dtype.kind == "f" and len(y) and (np.isfinite(y) & (y == np.floor(y))).all():
-        y = y.astype(np.int64)
+        y = np.clip(y, -1, n_classes).astype(np.int64)  # out of range stays out of range
     if y.dtype.kind not in "iu":
         raise FedcoverError(
             f"{what} has type {y.dtype} with values that are not whole numbers",
@@ -163,10 +170,12 @@ def counts(values: ArrayLike, n_classes: int | None, what: str) -> Ints:
     c = array(values, what)
     shape_ok = c.ndim == 1 and (n_classes is None or len(c) == n_classes)
     c = as_float(c, what) if shape_ok else np.empty(0)
-    if not shape_ok or not (np.isfinite(c) & (c >= 0) & (c == np.floor(c))).all() or c.sum() < 1:
+    fits = (c >= 0) & (c <= MOST_RECORDS) & (c == np.floor(c))
+    if not shape_ok or not fits.all() or c.sum() < 1:
         raise FedcoverError(
             f"{what} is {_short(values)}",
-            allowed=f"{n_classes or 'one per class'} whole numbers ≥ 0, at least one positive",
+            allowed=f"{n_classes or 'one per class'} whole numbers from 0 to {MOST_RECORDS:.0e}, "
+            "at least one positive",
             fix="Give the number of records of each label",
         )
     return c.astype(np.int64)
@@ -177,21 +186,23 @@ def distribution(values: ArrayLike, n_classes: int | None, what: str) -> NDArray
     p = array(values, what)
     shape_ok = p.ndim == 1 and (n_classes is None or len(p) == n_classes)
     p = as_float(p, what).astype(np.float64) if shape_ok else np.empty(0)
-    if not shape_ok or not (np.isfinite(p) & (p >= 0)).all() or not 0 < p.sum() < np.inf:
+    if not shape_ok or not (np.isfinite(p) & (p >= 0)).all() or not (p > 0).any():
         raise FedcoverError(
             f"{what} is {_short(values)}",
             allowed=f"{n_classes or 'one per class'} finite numbers ≥ 0 with a positive sum",
             fix="Give label counts or label probabilities, one per class",
         )
+    p = p / p.max()
     return p / p.sum()
 
 
-def whole(value: Any, what: str, least: int) -> int:
-    """A whole number that is at least `least`."""
+def whole(value: Any, what: str, least: int, most: float = sys.maxsize) -> int:
+    """A whole number that is at least `least` (and fits into 63 bits)."""
     number = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not number or value < least:
+    if not number or not least <= value <= most:
+        span = f"≥ {least}" if most == sys.maxsize else f"from {least} to {most}"
         raise FedcoverError(
-            f"{what} is {value!r}", allowed=f"a whole number ≥ {least}", fix=f"Change {what}"
+            f"{what} is {value!r}", allowed=f"a whole number {span}", fix=f"Change {what}"
         )
     return int(value)
 
@@ -200,7 +211,11 @@ def real(value: Any, what: str, low: float, high: float, *, open_low: bool = Fal
     """A finite number in [low, high], or in (low, high] with `open_low`."""
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     inside = number and (low < value if open_low else low <= value) and value <= high
-    if not inside or not np.isfinite(value):
+    try:
+        finite = number and math.isfinite(value)
+    except OverflowError:  # an integer beyond any float
+        finite = False
+    if not inside or not finite:
         span = f"{'(' if open_low else '['}{low:g}, {high:g}{')' if high == np.inf else ']'}"
         raise FedcoverError(
             f"{what} is {value!r}", allowed=f"a number in {span}", fix=f"Change {what}"
@@ -210,7 +225,7 @@ def real(value: Any, what: str, low: float, high: float, *, open_low: bool = Fal
 
 def choice(value: Any, what: str, options: Sequence[str]) -> str:
     """One of a few words."""
-    if value not in options:
+    if not isinstance(value, str) or value not in options:
         raise FedcoverError(
             f"{what} is {value!r}",
             allowed=" or ".join(repr(o) for o in options),
@@ -230,7 +245,7 @@ def generator(seed: Seed, *purpose: str) -> np.random.Generator:
     if seed is None:
         return np.random.default_rng()
     words = [zlib.crc32(p.encode()) for p in purpose]
-    return np.random.default_rng([whole(seed, "seed", 0), *words])
+    return np.random.default_rng([whole(seed, "seed", 0, np.inf), *words])
 
 
 def array(values: Any, what: str) -> NDArray[Any]:
@@ -258,7 +273,8 @@ def as_float(values: NDArray[Any], what: str) -> Floats:
         raise FedcoverError(
             f"{what} has type {values.dtype}", allowed="real numbers", fix="Convert it first"
         )
-    return values.astype(np.float32 if values.dtype == np.float16 else np.float64)
+    with np.errstate(over="ignore"):  # extended precision beyond float64 becomes infinite
+        return values.astype(np.float32 if values.dtype == np.float16 else np.float64)
 
 
 def _short(values: Any) -> str:

@@ -30,6 +30,7 @@ def clopper_pearson(hits: int, n: int, confidence: float = 0.95) -> Coverage:
     from scipy.special import betaincinv
 
     checks.whole(n, "n", 0)
+    checks.whole(hits, "hits", 0, n)
     confidence = checks.real(confidence, "confidence", 0, 1, open_low=True)
     tail = (1 - confidence) / 2
     low = float(betaincinv(hits, n - hits + 1, tail)) if hits > 0 else 0.0

@@ -95,6 +95,9 @@ class PredictionSets:
                 allowed="one per record",
                 fix="Leave ids out to number the records",
             )
+        return self._rows(ids)
+
+    def _rows(self, ids: Sequence[Any] | None) -> Iterator[dict[str, Any]]:
         for a, alpha in enumerate(self.alpha):
             for k in range(len(self)):
                 inside = self.labels_of(k, a)
@@ -119,10 +122,11 @@ class PredictionSets:
 
     def to_csv(self, path: str | Path, ids: Sequence[Any] | None = None) -> None:
         """Write the rows as a csv file; the labels of a set are joined by '|'."""
+        rows = self.rows(ids)
         with Path(path).open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(["id", "alpha", "size", "labels"])
-            for row in self.rows(ids):
+            for row in rows:
                 writer.writerow([row["id"], row["alpha"], row["size"], "|".join(row["labels"])])
 
     def _only(self, values: NDArray[Any]) -> NDArray[Any]:

@@ -59,7 +59,9 @@ def weighted_quantile(
         raise FedcoverError(
             "values has a NaN or infinite entry", allowed="finite numbers", fix="Remove it"
         )
-    if not (np.isfinite(w) & (w >= 0)).all() or not 0 < w.sum() < np.inf:
+    with np.errstate(over="ignore"):
+        total = w.sum()
+    if not (w >= 0).all() or not 0 < total < np.inf:
         raise FedcoverError(
             "weights has a negative or non-finite entry, or is all zero",
             allowed="finite numbers ≥ 0 with a positive sum",
@@ -70,7 +72,7 @@ def weighted_quantile(
         raise FedcoverError(
             f"level is {level!r}", allowed="numbers in [0, 1]", fix="A level is 1 - alpha"
         )
-    result = WeightedSample(v, w).quantile(wanted * w.sum())
+    result = WeightedSample(v, w).quantile(wanted * total)
     return float(result) if result.ndim == 0 else result
 
 

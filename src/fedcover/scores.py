@@ -84,7 +84,14 @@ class Score:
 
     def _draw(self, n: int, seed: Seed, u: ArrayLike | None) -> Float64:
         if u is not None:
-            return checks.unit_scores(np.broadcast_to(np.asarray(u), (n,)), "u")
+            given = checks.array(u, "u")
+            if given.shape not in ((), (n,)):
+                raise FedcoverError(
+                    f"u has shape {given.shape}",
+                    allowed=f"one number, or one per record: ({n},)",
+                    fix="Give as many u as records",
+                )
+            return checks.unit_scores(np.broadcast_to(given, (n,)), "u")
         setting = getattr(self, "u", 1.0)
         if setting == "uniform":
             return checks.generator(seed).random(n)
@@ -109,9 +116,9 @@ class _Randomised(Score):
     randomisable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.u != "uniform":
-            if isinstance(self.u, str):
-                checks.choice(self.u, "u", ["uniform"])
+        if isinstance(self.u, str):
+            checks.choice(self.u, "u", ["uniform"])
+        else:
             object.__setattr__(self, "u", checks.real(self.u, "u", 0, 1))
 
 
@@ -145,7 +152,7 @@ class RAPS(_Randomised):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "penalty", checks.real(self.penalty, "penalty", 0, np.inf))
+        object.__setattr__(self, "penalty", checks.real(self.penalty, "penalty", 0, 1e9))
         object.__setattr__(self, "k_reg", checks.whole(self.k_reg, "k_reg", 0))
 
     def _labels(self, p: Floats, y: NDArray[np.int64], p_label: Float64, u: Float64) -> Float64:
@@ -174,7 +181,7 @@ class SAPS(_Randomised):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "penalty", checks.real(self.penalty, "penalty", 0, np.inf))
+        object.__setattr__(self, "penalty", checks.real(self.penalty, "penalty", 0, 1e9))
 
     def _labels(self, p: Floats, y: NDArray[np.int64], p_label: Float64, u: Float64) -> Float64:
         return self._value(p.max(axis=1), _rank_label(p, y), u, p.shape[1])
@@ -233,8 +240,9 @@ ALL: dict[str, type[Score]] = {s.__name__: s for s in (APS, RAPS, SAPS, LAC, Mar
 
 def from_spec(spec: dict[str, Any]) -> Score:
     """The score that `Score.spec` described."""
-    options = dict(spec)
-    kind = ALL.get(options.pop("name", ""))
+    options = dict(spec) if isinstance(spec, dict) else {}
+    name = options.pop("name", "")
+    kind = ALL.get(name) if isinstance(name, str) else None
     if kind is None or set(options) - {f.name for f in fields(kind)}:
         raise FedcoverError(
             f"score description {spec!r} is unknown",

@@ -74,7 +74,7 @@ class Site:
             if label_counts is None
             else _frozen(checks.counts(label_counts, self.n_classes, what + "label_counts"))
         )
-        self.score = score
+        self.score = None if score is None else checked_score(score, what + "score")
         self.label_names = names(label_names, self.n_classes, what + "label_names")
         self.temperature = checks.real(temperature, what + "temperature", 0, np.inf, open_low=True)
         self._ordered: dict[tuple[int | None, int], tuple[Float64, Ints]] = {}
@@ -97,8 +97,8 @@ class Site:
         The random numbers of a randomised score depend on `seed` and on the site's name, so that
         two sites with one seed do not share them.
         """
-        score = score or APS()
         what = f"site {_name(name)!r}: "
+        score = APS() if score is None else checked_score(score, what + "score")
         p = checks.probabilities(probs, what + "probs")
         y = checks.labels(labels, p.shape[1], what + "labels", n=len(p))
         values = score.of_labels(p, y, seed=checks.generator(seed, "site", name))
@@ -233,8 +233,10 @@ def softmax(logits: ArrayLike, temperature: float = 1.0, what: str = "logits") -
     z = checks.logits(logits, what)
     out = np.empty_like(z)
     for rows in checks.row_chunks(*z.shape):
-        part = z[rows] / z.dtype.type(temperature)
-        part -= part.max(axis=1, keepdims=True)
+        part = z[rows].astype(np.float64)
+        with np.errstate(over="ignore"):  # a gap beyond the largest number is probability 0
+            part -= part.max(axis=1, keepdims=True)
+            part /= temperature
         np.exp(part, out=part)
         out[rows] = part / part.sum(axis=1, keepdims=True)
     return out
@@ -246,6 +248,10 @@ def names(
     """Names of the classes: as many as classes, all different."""
     if given is None:
         return None
+    if not isinstance(given, (tuple, list)):
+        raise FedcoverError(
+            f"{what} is {given!r}", allowed=f"a list of {n_classes} names", fix="Make it a list"
+        )
     texts = tuple(str(g) for g in given)
     if len(texts) != n_classes or len(set(texts)) != n_classes:
         raise FedcoverError(
@@ -256,12 +262,28 @@ def names(
     return texts
 
 
-def _name(name: str) -> str:
-    if not isinstance(name, str) or not name.strip():
+def checked_score(score: Score, what: str) -> Score:
+    """A score object; a class or a name is an easy slip."""
+    if not isinstance(score, Score):
         raise FedcoverError(
-            f"site name is {name!r}", allowed="a non-empty text", fix="Name the site"
+            f"{what} is {score!r}",
+            allowed="an object from fedcover.scores",
+            fix="Write score=fedcover.scores.APS(), with brackets",
+        )
+    return score
+
+
+def checked_name(name: str, what: str) -> str:
+    """A text that can be shown and written to a file."""
+    if not isinstance(name, str) or not name.strip() or not name.isprintable():
+        raise FedcoverError(
+            f"{what} is {name!r}", allowed="a non-empty, printable text", fix="Change the name"
         )
     return name
+
+
+def _name(name: str) -> str:
+    return checked_name(name, "site name")
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

@@ -17,9 +17,10 @@ from .test_simulated import show
 
 pytestmark = pytest.mark.statistical
 
-OUTPUTS = Path(
-    os.environ.get("FEDCOVER_DATA", Path(__file__).parents[3] / "shared" / "data")
-) / "cifar10_resnet56_test_logits.npz"
+OUTPUTS = (
+    Path(os.environ.get("FEDCOVER_DATA", Path(__file__).parents[3] / "shared" / "data"))
+    / "cifar10_resnet56_test_logits.npz"
+)
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcover import checks, methods
-from fedcover.calibrate import calibrate
 from fedcover.calibration import Calibration
 from fedcover.demo import data
 from fedcover.errors import FedcoverError, FedcoverWarning
+from fedcover.federation import calibrate
 from fedcover.protocols.base import Method
 from fedcover.report.estimate import Estimate, over_repetitions
 from fedcover.scores import APS

@@ -56,6 +56,7 @@ def from_unlabelled(
     """
     p = checks.probabilities(probs)
     checks.choice(method, "method", ["em", "bbse"])
+    tolerance = checks.real(tolerance, "tolerance", 0, 1)
     if method == "em":
         if source is None:
             raise _missing("source", "the label distribution of the training data")
@@ -67,6 +68,12 @@ def from_unlabelled(
 
 def _em(p: NDArray[np.floating], source: Float64, tolerance: float) -> Float64:
     seen = source > 0
+    if not (p[:, seen] > 0).any():
+        raise FedcoverError(
+            "every record has probability 0 for all labels of source",
+            allowed="predictions that the source's labels can explain",
+            fix="Check that probs and source number the classes alike",
+        )
     q = source.copy()
     for _ in range(10_000):
         weighted = p[:, seen] * (q[seen] / source[seen])
@@ -74,6 +81,8 @@ def _em(p: NDArray[np.floating], source: Float64, tolerance: float) -> Float64:
         weighted = np.divide(weighted, total, out=np.zeros_like(weighted), where=total > 0)
         new = np.zeros_like(q)
         new[seen] = weighted.mean(axis=0, dtype=np.float64)
+        if new.sum() == 0:  # underflow: the records speak against every label left
+            break
         new /= new.sum()
         moved = np.abs(new - q).max()
         q = new
@@ -86,18 +95,20 @@ def _bbse(p: NDArray[np.floating], table: Float64) -> Float64:
     """Least squares over distributions: predicted shares = Σ_y P(predicted | y) P*(y)."""
     from scipy.optimize import nnls
 
-    conditional = table / np.maximum(table.sum(axis=0), 1)
+    seen = table.sum(axis=0) > 0
+    conditional = table[:, seen] / table[:, seen].sum(axis=0)
     predicted = np.bincount(p.argmax(axis=1), minlength=p.shape[1]) / len(p)
     anchor = 1e3  # a heavy row keeps the solution's sum at 1
-    left = np.vstack([conditional, np.full(len(predicted), anchor)])
-    solution, _ = nnls(left, np.append(predicted, anchor))
-    solution[table.sum(axis=0) == 0] = 0
+    left = np.vstack([conditional, np.full(conditional.shape[1], anchor)])
+    solution = np.zeros(len(predicted))
+    solution[seen] = nnls(left, np.append(predicted, anchor))[0]
     return solution / solution.sum()
 
 
 def _confusion_table(given: ArrayLike, n_classes: int) -> Float64:
     table = checks.as_float(checks.array(given, "confusion"), "confusion").astype(np.float64)
-    if table.shape != (n_classes, n_classes) or not (np.isfinite(table) & (table >= 0)).all():
+    right = (table >= 0) & (table <= checks.MOST_RECORDS)
+    if table.shape != (n_classes, n_classes) or not right.all():
         raise FedcoverError(
             f"confusion has shape {table.shape} or a negative entry",
             allowed=f"a ({n_classes}, {n_classes}) table of counts, predicted × true",

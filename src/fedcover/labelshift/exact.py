@@ -73,11 +73,12 @@ def weights_at(
     rows: Float64, n: NDArray[np.int64], wanted: Float64, c: NDArray[np.int64], method: str
 ) -> Float64:
     """`exact_weights` for checked input."""
+    rows, n = rows[n > 0], n[n > 0]  # a site without records says nothing
     seen = c > 0
     foreign = seen & ~(rows > 0).any(axis=0)  # labels that no site can have: the query's alone
     if foreign.any() and c[foreign].sum() == 1 and wanted[foreign] > 0:
         return foreign.astype(np.float64)
-    if foreign.any() or not (rows[:, seen] > 0).any(axis=1).all() or not (wanted[seen] > 0).any():
+    if not _possible(rows, n, wanted, c):
         raise FedcoverError(
             "label_counts are impossible under the given label distributions",
             allowed="counts that the sites and the target can have produced together",
@@ -88,7 +89,14 @@ def weights_at(
     log_p = theta.copy()  # Pr(S = c - e_y) ∝ e^{θ_y} Pr_tilted(S = c - e_y)
     if method != "saddlepoint":
         widths = _grid(shares, n)
-        if method == "fourier" or np.log2(widths).sum() <= LARGEST_GRID_BITS:
+        bits = np.log2(widths).sum()
+        if method == "fourier" and bits > LARGEST_GRID_BITS + 8:
+            raise FedcoverError(
+                f"method='fourier' would need 2^{bits:.0f} points",
+                allowed=f"up to 2^{LARGEST_GRID_BITS + 8}: few labels",
+                fix="Use method='saddlepoint'",
+            )
+        if method == "fourier" or bits <= LARGEST_GRID_BITS:
             log_p += np.log(np.maximum(_invert(shares, n, c[seen], widths), 1e-300))
     with np.errstate(divide="ignore"):
         log_w = np.log(wanted[seen]) + log_p - np.log(c[seen])
@@ -96,6 +104,23 @@ def weights_at(
     out = np.zeros(len(c))
     out[seen] = w / (w @ c[seen])
     return out
+
+
+def _possible(rows: Float64, n: NDArray[np.int64], wanted: Float64, c: NDArray[np.int64]) -> bool:
+    """Whether sites and query can have the label counts c: a flow from each to its labels."""
+    owners = np.vstack([rows, wanted])
+    if (owners > 0).all():
+        return True
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import maximum_flow
+
+    supply, (k, m) = np.append(n, 1), owners.shape
+    site, label = np.nonzero(owners)
+    start = np.concatenate([np.zeros(k, int), 1 + site, 1 + k + np.arange(m)])
+    end = np.concatenate([1 + np.arange(k), 1 + k + label, np.full(m, 1 + k + m)])
+    room = np.concatenate([supply, supply[site], c]).astype(np.int32)
+    graph = coo_array((room, (start, end)), shape=(k + m + 2, k + m + 2)).tocsr()
+    return int(maximum_flow(graph, 0, k + m + 1).flow_value) == int(c.sum())
 
 
 def _tilt(rows: Float64, n: NDArray[np.int64], c: NDArray[np.int64]) -> tuple[Float64, Float64]:
@@ -109,7 +134,8 @@ def _tilt(rows: Float64, n: NDArray[np.int64], c: NDArray[np.int64]) -> tuple[Fl
     shares = rows
     for _ in range(10_000):
         expected = n @ shares
-        if np.abs(expected - aim).max() <= 1e-10 * aim.max():
+        # A tilt without end means that some labels' counts are forced; they then are certain.
+        if np.abs(expected - aim).max() <= 1e-10 * aim.max() or tilt.min() < 1e-100:
             break
         tilt *= aim / expected
         tilt /= tilt.max()

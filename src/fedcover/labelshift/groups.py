@@ -7,23 +7,21 @@ that resemble each other can share one target: their counts add up.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedcover import checks
 from fedcover.errors import FedcoverError
-
-if TYPE_CHECKING:
-    from fedcover.site import Site
+from fedcover.site import Site, checked_federation
 
 
 def group_sites(sites: Sequence[Site], groups: int) -> dict[str, list[str]]:
-    """Put sites into `groups` clusters by total-variation distance of their label mixes.
+    """Put sites into at most `groups` clusters by total-variation distance of their label mixes.
 
     Returns group name -> names of its sites, ready as ``fc.calibrate(sites, targets=...)``. The
     clustering is agglomerative with average linkage; a group is named after its largest site.
     """
+    sites = checked_federation(sites)
     if not 1 <= checks.whole(groups, "groups", 1) <= len(sites):
         raise FedcoverError(
             f"groups is {groups} for {len(sites)} sites",

@@ -10,6 +10,9 @@ from fedcover.errors import FedcoverError
 
 Float64 = NDArray[np.float64]
 
+LARGEST = 1e100
+"""Largest count, and inverse of the smallest share of a label, that ratios are computed for."""
+
 
 def calibration_mixture(priors: ArrayLike, pi: ArrayLike) -> Float64:
     """P_cal(y) = Σ_i π_i P^i(y): the label distribution of the pooled calibration data.
@@ -78,16 +81,16 @@ def subsample_sizes(sizes: ArrayLike, rng: np.random.Generator) -> NDArray[np.in
 
 
 def _divide(wanted: Float64, mixture: Float64) -> Float64:
-    return np.divide(wanted, mixture, out=np.zeros_like(wanted), where=mixture > 0)
+    return np.divide(wanted, mixture, out=np.zeros_like(wanted), where=mixture > 1 / LARGEST)
 
 
 def _count_table(counts: ArrayLike) -> Float64:
     table = checks.as_float(checks.array(counts, "counts"), "counts").astype(np.float64)
-    valid = table.ndim == 2 and np.isfinite(table).all() and (table >= 0).all()
+    valid = table.ndim == 2 and table.size and ((table >= 0) & (table <= LARGEST)).all()
     if not valid or not (table.sum(axis=1) > 0).all():
         raise FedcoverError(
             f"counts has shape {table.shape}, or a negative, non-finite or empty row",
-            allowed="a (sites, classes) table of numbers ≥ 0, every site with at least one",
+            allowed=f"a (sites, classes) table of numbers from 0 to {LARGEST:g}, no row all zero",
             fix="Give the number of records of each label at each site",
         )
     return table

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fedcover.errors import FedcoverError
 from fedcover.privacy import noise as privacy_noise
-from fedcover.protocols.base import Float64, Message, Round, Task
+from fedcover.protocols.base import Float64, Message, Round, Task, read_array
 from fedcover.site import Site
 
 
@@ -43,7 +43,8 @@ def thresholds(
     replies = yield {
         name: Message("totals", {"ratios": ratios}, subset[i]) for i, name in enumerate(task.sites)
     }
-    totals = np.stack([_shaped(replies, s, "totals", (len(ratios),)) for s in task.sites])
+    wanted = (len(ratios),)
+    totals = np.stack([read_array(replies, s, "totals", wanted, least=0) for s in task.sites])
     mixture = _mixture_weights(totals, share, ratios)
 
     shape = (len(task.targets), len(task.alphas), task.n_classes)
@@ -60,9 +61,16 @@ def thresholds(
         move, mean = np.zeros(shape), np.zeros(shape)
         for i in chosen:
             weight = mixture[i][:, None, :] * (n_sites / len(chosen))
-            move += weight * _shaped(replies, task.sites[i], "move", shape)
-            mean += weight * _shaped(replies, task.sites[i], "mean", shape)
+            with np.errstate(over="ignore"):  # a run that flies apart ends at the check below
+                move += weight * read_array(replies, task.sites[i], "move", shape)
+                mean += weight * read_array(replies, task.sites[i], "mean", shape)
         q = q + move
+        if not (np.abs(q) < 1e100).all() or not (np.abs(mean) < 1e100).all():
+            raise FedcoverError(
+                f"Algorithm 1 flies apart with step={step:g} and gradient_noise={noise:g}",
+                allowed="settings under which the iterates stay near [0, 1]",
+                fix="Lower step or gradient_noise",
+            )
         if average == "all" or (average == "tail" and 2 * t >= rounds - 1):
             kept += 1
             averaged += (mean - averaged) / kept
@@ -89,17 +97,6 @@ def _participants(
     while not len(chosen):
         chosen = np.flatnonzero(rng.random(n) < rate)
     return chosen
-
-
-def _shaped(replies: Round, site: str, key: str, shape: tuple[int, ...]) -> Float64:
-    array = replies[site].arrays.get(key)
-    if array is None or array.shape != shape or not np.isfinite(array).all():
-        raise FedcoverError(
-            f"site {site!r} answered {key!r} with something that cannot be",
-            allowed=f"finite numbers of shape {shape}",
-            fix="Check that site's data, or leave it out",
-        )
-    return array
 
 
 def answer_totals(query: Message, site: Site) -> Message:

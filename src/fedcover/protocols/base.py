@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcover.checks import MOST_RECORDS
 from fedcover.errors import FedcoverError
 from fedcover.labelshift.ratios import likelihood_ratio
 from fedcover.site import Site
@@ -145,8 +146,9 @@ def read_counts(task: Task, replies: Round) -> tuple[NDArray[np.int64], NDArray[
     for i, name in enumerate(task.sites):
         c = replies[name].arrays.get("label_counts", np.empty(0))
         n = replies[name].numbers.get("size", 0)
-        good = c.shape == (task.n_classes,) and c.dtype.kind in "iu" and (c >= 0).all()
-        if not good or c.sum() < 1 or not isinstance(n, (int, np.integer)) or n < 1:
+        good = c.shape == (task.n_classes,) and c.dtype.kind in "iu"
+        good = good and bool(((c >= 0) & (c <= MOST_RECORDS)).all() and c.any())
+        if not good or not isinstance(n, (int, np.integer)) or not 1 <= n <= MOST_RECORDS:
             raise FedcoverError(
                 f"site {name!r} answered with label counts that cannot be",
                 allowed=f"{task.n_classes} whole numbers ≥ 0 and a positive size",
@@ -154,6 +156,21 @@ def read_counts(task: Task, replies: Round) -> tuple[NDArray[np.int64], NDArray[
             )
         counts[i], sizes[i] = c, n
     return counts, sizes
+
+
+def read_array(
+    replies: Round, site: str, key: str, shape: tuple[int, ...], least: float = -np.inf
+) -> Float64:
+    """A float array of a reply, checked: right shape, finite, not below `least`."""
+    array = replies[site].arrays.get(key, np.empty(0))
+    good = array.shape == shape and array.dtype == np.float64 and np.isfinite(array).all()
+    if not good or (array < least).any():
+        raise FedcoverError(
+            f"site {site!r} answered {key!r} with something that cannot be",
+            allowed=f"finite numbers of shape {shape}",
+            fix="Check that site's data, or leave it out",
+        )
+    return array
 
 
 def target_distribution(task: Task, target: Target, counts: NDArray[Any]) -> NDArray[Any]:

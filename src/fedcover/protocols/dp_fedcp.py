@@ -102,8 +102,8 @@ class DPFedCP(AtServer):
             "start": checks.real(self.start, "start", 0, 1),
             "average": checks.choice(self.average, "average", ["tail", "all", "last"]),
             "mixture": checks.choice(self.mixture, "mixture", ["calibration", "counts"]),
-            "gradient_noise": checks.real(self.gradient_noise, "gradient_noise", 0, np.inf),
-            "count_noise": checks.real(self.count_noise, "count_noise", 0, np.inf),
+            "gradient_noise": checks.real(self.gradient_noise, "gradient_noise", 0, 1e100),
+            "count_noise": checks.real(self.count_noise, "count_noise", 0, 1e12),
         }
         if self.local_steps is not None:
             checked["local_steps"] = checks.whole(self.local_steps, "local_steps", 1)
@@ -120,6 +120,12 @@ class DPFedCP(AtServer):
                     fix="Leave participation at 1.0 for a fixed number of sites",
                 )
         needs_steps = self.participation < 1 or self.sites_per_round or self.gradient_noise
+        if not isinstance(self.subsample, (bool, np.bool_)):
+            raise FedcoverError(
+                f"subsample is {self.subsample!r}", allowed="True or False", fix="Change subsample"
+            )
+        if self.searches:
+            search.schedule(self.gamma, self.rounds)  # refuses a gamma out of reach
         if self.searches and needs_steps:
             raise FedcoverError(
                 "partial participation or gradient noise without step or local_steps",

@@ -76,6 +76,10 @@ class _ByPooling(AtServer):
         for name, size in zip(task.sites, sizes, strict=True):
             sent = replies[name].arrays
             what = f"scores sent by site {name!r}"
+            if not {"scores", "labels"} <= sent.keys():
+                raise FedcoverError(
+                    f"{what} are missing", allowed="scores and labels", fix="Leave that site out"
+                )
             v = checks.unit_scores(sent["scores"], what)
             if len(v) != size:
                 raise FedcoverError(
@@ -193,9 +197,9 @@ class OracleWeights(_Weighted):
         out = {}
         for target in task.targets:
             fit = fits[target.name]
-            wanted = self._wanted(task, target, table)
+            wanted = self._wanted(task, target, table, pool)
             thresholds = fit.thresholds.copy()
-            for y in np.flatnonzero((wanted > 0) | (table > 0).any(axis=0)):
+            for y in np.flatnonzero(wanted > 0):  # others cannot be the query's label
                 seen = pool.counts(task.n_classes)
                 seen[y] += 1
                 p = weights_at(table, pool.sizes, wanted, seen, "auto")
@@ -206,12 +210,14 @@ class OracleWeights(_Weighted):
 
     def ratios(self, task: Task, pool: _Pool) -> tuple[Float64, Float64]:
         table = self._table(task)
-        wanted = [self._wanted(task, t, table) for t in task.targets]
+        wanted = [self._wanted(task, t, table, pool) for t in task.targets]
         ratios = np.array([oracle_ratio(table, pool.sizes, w) for w in wanted])
         return ratios, calibration_mixture(table, pool.sizes)
 
-    def _wanted(self, task: Task, target: Target, table: Float64) -> Float64:
-        total = target_distribution(task, target, table)
+    def _wanted(self, task: Task, target: Target, table: Float64, pool: _Pool) -> Float64:
+        """P* of the target; of a group, the mixture of its sites by their label counts."""
+        known = table * pool.label_counts.sum(axis=1, keepdims=True)
+        total = target_distribution(task, target, known)
         return total / total.sum()
 
     def _table(self, task: Task) -> Float64:
@@ -226,7 +232,7 @@ class OracleWeights(_Weighted):
                 )
             rows = [given[s] for s in task.sites]
         else:
-            rows = list(checks.array(given, "priors"))
+            rows = list(np.atleast_1d(checks.array(given, "priors")))
         if len(rows) != len(task.sites):
             raise FedcoverError(
                 f"priors has {len(rows)} rows for {len(task.sites)} sites",

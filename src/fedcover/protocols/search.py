@@ -16,9 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcover.errors import FedcoverError
-from fedcover.protocols.base import Float64, Message, Round, Task
+from fedcover.protocols.base import Float64, Message, Round, Task, read_array
 from fedcover.quantile import rounding_slack
 from fedcover.site import Site
+
+MOST_BITS = 52
+"""Beyond 2^-52 neighbouring query points are one floating-point number."""
 
 BITS_PER_ROUND = 4
 """16 cells per bracket and round: five rounds reach 1e-6, with 15 numbers a bracket each."""
@@ -26,7 +29,7 @@ BITS_PER_ROUND = 4
 
 def schedule(gamma: float, rounds: int) -> list[int]:
     """How many bits each round adds to the brackets, so that the last are no wider than γ."""
-    total = max(1, math.ceil(-math.log2(gamma)))
+    total = min(MOST_BITS, max(1, math.ceil(-math.log2(gamma))))
     bits = max(BITS_PER_ROUND, math.ceil(total / rounds))
     if bits > 16:
         raise FedcoverError(
@@ -94,11 +97,11 @@ def _ask(
     }
     total = np.zeros(ends[-1])
     for name in task.sites:
-        mass = replies[name].arrays.get("mass")
-        if mass is None or mass.shape != total.shape or not np.isfinite(mass).all():
+        mass = read_array(replies, name, "mass", total.shape, least=0)
+        if any((np.diff(part) < 0).any() for part in np.split(mass, ends[1:-1])):
             raise FedcoverError(
-                f"site {name!r} answered with weighted counts that cannot be",
-                allowed=f"{len(total)} finite numbers",
+                f"site {name!r} answered with weighted counts that fall",
+                allowed="counts that grow with the query point",
                 fix="Check that site's data, or leave it out",
             )
         total += mass

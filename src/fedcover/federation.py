@@ -16,7 +16,7 @@ from fedcover.errors import FedcoverError, FedcoverWarning
 from fedcover.labelshift.ratios import effective_size
 from fedcover.methods import DPFedCP
 from fedcover.protocols.base import Fit, Float64, Method, Target, Task
-from fedcover.site import Site, checked_federation
+from fedcover.site import Site, checked_federation, checked_name
 
 Targets = Sequence[str] | Mapping[str, Sequence[str] | ArrayLike] | str | None
 
@@ -57,7 +57,7 @@ def calibrate(
     """
     alphas = checks.alphas(alpha)
     method = DPFedCP() if method is None else method
-    if not hasattr(method, "server"):
+    if not hasattr(method, "server") or isinstance(method, type):
         raise FedcoverError(
             f"method is {method!r}",
             allowed="an object from fedcover.methods",
@@ -69,8 +69,14 @@ def calibrate(
             allowed="None: no method of this version makes a differential-privacy statement",
             fix="Leave it out; what each method reveals stands in Calibration.reveals",
         )
+    if engine is not None and (not hasattr(engine, "run") or isinstance(engine, type)):
+        raise FedcoverError(
+            f"engine is {engine!r}",
+            allowed="None, or an object from fedcover.engines",
+            fix="Write engine=fedcover.engines.InProcess(), with brackets",
+        )
     if seed is not None:
-        checks.whole(seed, "seed", 0)
+        checks.whole(seed, "seed", 0, np.inf)
     sites = checked_federation(sites)
     first = sites[0]
     task = Task(
@@ -96,9 +102,17 @@ def _targets(given: Targets, sites: list[Site]) -> tuple[Target, ...]:
         given = known
     if isinstance(given, str):
         given = [given]
+    if not isinstance(given, (Sequence, Mapping, np.ndarray)):
+        raise FedcoverError(
+            f"targets is {given!r}",
+            allowed="a site's name, a list of names, or a dictionary",
+            fix="Leave it out for every site",
+        )
     if not len(given):
         raise FedcoverError("targets is empty", allowed="at least one", fix="Leave it out for all")
     if not isinstance(given, Mapping):
+        for name in given:
+            checked_name(name, "target name")
         if len(set(given)) < len(given):
             raise FedcoverError(
                 f"targets {list(given)} repeat a name", allowed="each once", fix="Remove repeats"
@@ -108,7 +122,11 @@ def _targets(given: Targets, sites: list[Site]) -> tuple[Target, ...]:
 
 
 def _target(name: str, value: Any, known: list[str], n_classes: int) -> Target:
-    members = [value] if isinstance(value, str) else list(value)
+    checked_name(name, "target name")
+    if isinstance(value, str):
+        members = [value]
+    else:
+        members = list(value) if isinstance(value, (list, tuple)) else []
     if not members or not all(isinstance(m, str) for m in members):
         wanted = checks.distribution(value, n_classes, f"target {name!r}")
         return Target(name, distribution=wanted)
@@ -131,7 +149,7 @@ def _calibration(
 ) -> Calibration:
     notes = _too_few(task, target, fit)
     for note in notes:
-        warnings.warn(note, FedcoverWarning, stacklevel=4)
+        warnings.warn(note, FedcoverWarning, stacklevel=3)
     first = sites[0]
     return Calibration(
         target=target.name,
@@ -181,8 +199,8 @@ def _too_few(task: Task, target: Target, fit: Fit) -> list[str]:
     notes = []
     for alpha in task.alphas:
         # (1-α)(W + w_y) > W, in units of the average record.
-        need = (1 - alpha) / alpha * fit.ratios * (fit.n_records / fit.total)
-        missing = np.ceil(need - fit.n_records - 1e-6).astype(int)
+        need = fit.ratios * (fit.n_records / fit.total) * min((1 - alpha) / alpha, 1e300)
+        missing = np.ceil(need - fit.n_records - 1e-6)
         full = np.count_nonzero(missing > 0)
         if full:
             which = (
@@ -191,7 +209,7 @@ def _too_few(task: Task, target: Target, fit: Fit) -> list[str]:
             notes.append(
                 who
                 + f"{fit.n_records} records are too few for alpha={alpha:g}: {which} will be in "
-                f"every set; {missing.max()} more records with the same label mix are needed"
+                f"every set; {missing.max():.0f} more records with the same label mix are needed"
             )
     return notes
 
@@ -199,4 +217,5 @@ def _too_few(task: Task, target: Target, fit: Fit) -> list[str]:
 def _options(method: Method) -> dict[str, Any]:
     """The method's options as plain numbers and words, for the record."""
     values = vars(method) if hasattr(method, "__dict__") else {}
-    return {k: v for k, v in values.items() if isinstance(v, (int, float, str, bool, type(None)))}
+    plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in values.items()}
+    return {k: v for k, v in plain.items() if isinstance(v, (int, float, str, bool, type(None)))}
