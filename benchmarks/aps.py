@@ -9,7 +9,7 @@ Imports are not timed. Extra memory is the peak less what the interpreter held b
 included.
 
 CPU time is split: "system" is what the kernel spends on handing out memory. It belongs to the cost
-of a method that takes gigabytes, but it varies with the machine and its state; "user" does not.
+of a method that takes gigabytes, but varies with the machine and its state far more than "user".
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ ROW_SUM_TOLERANCE = 1e-3
 MOST_RECORDS = 10**15
 """Counts up to which sums over sites stay exact in 64 bits and in floating point."""
 
-CHUNK_ELEMENTS = 1 << 17
+CHUNK_ELEMENTS = 1 << 15
 """Entries of a probability matrix handled at once: small enough to stay in the cache."""
 
 

@@ -21,12 +21,15 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcover import checks
+from fedcover import checks, ranking
 from fedcover.checks import Floats, Seed
 from fedcover.errors import FedcoverError
 
 Float64 = NDArray[np.float64]
 U = Literal["uniform"] | float
+
+LARGE = 1 << 22
+"""Entries of a probability matrix from which loading the compiled sort pays."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +77,9 @@ class Score:
     ) -> Iterator[tuple[slice, Float64]]:
         """`of_all` for checked probabilities, a few rows at a time, for little memory."""
         u_rows = self._draw(len(probs), seed, u)
+        large = probs.size >= LARGE
         for rows in checks.row_chunks(*probs.shape):
-            part = self._all(probs[rows], u_rows[rows, None])
+            part = self._all(probs[rows], u_rows[rows, None], large)
             yield rows, np.clip(part, 0, 1, out=part)
 
     def spec(self) -> dict[str, Any]:
@@ -100,7 +104,7 @@ class Score:
     def _labels(self, p: Floats, y: NDArray[np.int64], p_label: Float64, u: Float64) -> Float64:
         raise AssertionError("each score defines its own")
 
-    def _all(self, p: Floats, u: Float64) -> Float64:
+    def _all(self, p: Floats, u: Float64, large: bool) -> Float64:
         raise AssertionError("each score defines its own")
 
 
@@ -131,10 +135,10 @@ class APS(_Randomised):
     """
 
     def _labels(self, p: Floats, y: NDArray[np.int64], p_label: Float64, u: Float64) -> Float64:
-        return _mass_above_label(p, y) + u * p_label
+        return ranking.mass_above_label(p, y) + u * p_label
 
-    def _all(self, p: Floats, u: Float64) -> Float64:
-        mass, _ = _above_all(p, mass=True)
+    def _all(self, p: Floats, u: Float64, large: bool) -> Float64:
+        mass, _ = ranking.above_all(p, large)
         mass += u * p
         return mass
 
@@ -156,11 +160,11 @@ class RAPS(_Randomised):
         object.__setattr__(self, "k_reg", checks.whole(self.k_reg, "k_reg", 0))
 
     def _labels(self, p: Floats, y: NDArray[np.int64], p_label: Float64, u: Float64) -> Float64:
-        aps = _mass_above_label(p, y) + u * p_label
-        return self._regularise(aps, _rank_label(p, y), p.shape[1])
+        aps = ranking.mass_above_label(p, y) + u * p_label
+        return self._regularise(aps, ranking.rank_of_label(p, y), p.shape[1])
 
-    def _all(self, p: Floats, u: Float64) -> Float64:
-        mass, rank = _above_all(p, mass=True, rank=True)
+    def _all(self, p: Floats, u: Float64, large: bool) -> Float64:
+        mass, rank = ranking.above_all(p, large)
         mass += u * p
         return self._regularise(mass, rank, p.shape[1])
 
@@ -184,10 +188,10 @@ class SAPS(_Randomised):
         object.__setattr__(self, "penalty", checks.real(self.penalty, "penalty", 0, 1e9))
 
     def _labels(self, p: Floats, y: NDArray[np.int64], p_label: Float64, u: Float64) -> Float64:
-        return self._value(p.max(axis=1), _rank_label(p, y), u, p.shape[1])
+        return self._value(p.max(axis=1), ranking.rank_of_label(p, y), u, p.shape[1])
 
-    def _all(self, p: Floats, u: Float64) -> Float64:
-        _, rank = _above_all(p, rank=True)
+    def _all(self, p: Floats, u: Float64, large: bool) -> Float64:
+        _, rank = ranking.above_all(p, large)
         return self._value(p.max(axis=1, keepdims=True), rank, u, p.shape[1])
 
     def _value(self, top: Floats, rank: NDArray[np.int64], u: Float64, n_classes: int) -> Float64:
@@ -202,7 +206,7 @@ class LAC(Score):
     def _labels(self, p: Floats, y: NDArray[np.int64], p_label: Float64, u: Float64) -> Float64:
         return 1 - p_label
 
-    def _all(self, p: Floats, u: Float64) -> Float64:
+    def _all(self, p: Floats, u: Float64, large: bool) -> Float64:
         return 1 - p.astype(np.float64)
 
 
@@ -211,10 +215,10 @@ class Margin(Score):
     """How far the best other label is ahead: V = (1 + max_{y'≠y} f̂[y'] - f̂[y]) / 2."""
 
     def _labels(self, p: Floats, y: NDArray[np.int64], p_label: Float64, u: Float64) -> Float64:
-        return self._value(_top_two(p), p_label[:, None])[:, 0]
+        return self._value(ranking.top_two(p), p_label[:, None])[:, 0]
 
-    def _all(self, p: Floats, u: Float64) -> Float64:
-        return self._value(_top_two(p), p.astype(np.float64))
+    def _all(self, p: Floats, u: Float64, large: bool) -> Float64:
+        return self._value(ranking.top_two(p), p.astype(np.float64))
 
     @staticmethod
     def _value(top_two: Floats, p: Float64) -> Float64:
@@ -228,10 +232,10 @@ class TopK(Score):
     """The rank of the label: V = rank / C, where rank 1 is the most likely label."""
 
     def _labels(self, p: Floats, y: NDArray[np.int64], p_label: Float64, u: Float64) -> Float64:
-        return _rank_label(p, y) / p.shape[1]
+        return ranking.rank_of_label(p, y) / p.shape[1]
 
-    def _all(self, p: Floats, u: Float64) -> Float64:
-        _, rank = _above_all(p, rank=True)
+    def _all(self, p: Floats, u: Float64, large: bool) -> Float64:
+        _, rank = ranking.above_all(p, large)
         return rank / p.shape[1]
 
 
@@ -250,56 +254,3 @@ def from_spec(spec: dict[str, Any]) -> Score:
             fix="It was written by another version of fedcover, or by hand",
         )
     return kind(**options)
-
-
-def _mass_above_label(p: Floats, y: NDArray[np.int64]) -> Float64:
-    """ρ for one label per row: a masked sum, no sort."""
-    above = p > p[np.arange(len(p)), y][:, None]
-    return np.multiply(p, above).sum(axis=1, dtype=np.float64)
-
-
-def _rank_label(p: Floats, y: NDArray[np.int64]) -> NDArray[np.int64]:
-    above = p > p[np.arange(len(p)), y][:, None]
-    return 1 + np.count_nonzero(above, axis=1).astype(np.int64)
-
-
-def _above_all(
-    p: Floats, *, mass: bool = False, rank: bool = False
-) -> tuple[Float64, NDArray[np.int64]]:
-    """For every label: the mass strictly above it, and its rank 1 + #{more likely labels}.
-
-    Rows are sorted upwards. Equal probabilities share the value of the last of them.
-    """
-    n, c = p.shape
-    order = np.argsort(p, axis=1)
-    ordered = np.take_along_axis(p, order, axis=1)
-    last = np.empty((n, c), dtype=bool)
-    last[:, -1] = True
-    np.less(ordered[:, :-1], ordered[:, 1:], out=last[:, :-1])
-    # Ties at zero need no care for the mass; they do for the rank.
-    ties = not (last.all() if rank else (last | (ordered == 0)).all())
-    mass_out, rank_out = np.empty(0), np.empty(0, dtype=np.int64)
-    if mass:
-        up_to = np.cumsum(ordered, axis=1, dtype=np.float64)
-        above = up_to[:, -1:] - up_to
-        if ties:
-            above = _spread_back(above, last, low=-1.0)
-        mass_out = np.empty((n, c))
-        np.put_along_axis(mass_out, order, above, axis=1)
-    if rank:
-        ranks = np.broadcast_to(np.arange(c, 0, -1, dtype=np.int64), (n, c))
-        if ties:
-            ranks = _spread_back(ranks, last, low=-1)
-        rank_out = np.empty((n, c), dtype=np.int64)
-        np.put_along_axis(rank_out, order, ranks, axis=1)
-    return mass_out, rank_out
-
-
-def _spread_back(values: NDArray[Any], last: NDArray[np.bool_], low: Any) -> NDArray[Any]:
-    """Give every position the value at the next `last` mark; values fall along the row."""
-    marked = np.where(last, values, low)[:, ::-1]
-    return np.maximum.accumulate(marked, axis=1)[:, ::-1]
-
-
-def _top_two(p: Floats) -> Floats:
-    return np.partition(p, p.shape[1] - 2, axis=1)[:, -2:]

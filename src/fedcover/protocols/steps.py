@@ -52,39 +52,50 @@ def local_steps(
     """
     n = len(scores)
     end, mean = start.copy(), start.copy()
+    own = np.zeros(n)
     weight = np.zeros(n + 1)
     weighted = np.zeros(n + 1)
+    curve = 1.0 / gamma
     for t in range(start.shape[0]):
         for k in range(n):
             w = ratios[t, labels[k]]
+            own[k] = w
             weight[k + 1] = weight[k] + w
             weighted[k + 1] = weighted[k] + w * scores[k]
         total = weight[n]
+        point = share * ratios[t]
+        heard = np.flatnonzero(total + point > 0.0)
+        point = point[heard]
+        scale = step / (total + point)
         for a in range(start.shape[1]):
             alpha = alphas[a]
+            low, high = gamma * alpha, gamma * (1.0 - alpha)
+            iterate = start[t, a][heard]
+            summed = np.zeros(len(heard))
             below = upto = n // 2
-            for y in range(start.shape[2]):
-                point = share * ratios[t, y]
-                mass = total + point
-                if mass <= 0.0:  # a site without weight has no say
-                    continue
-                q = start[t, a, y]
-                summed = 0.0
-                for k in range(steps):
-                    below = _seek(scores, below, q - gamma * alpha, True)
-                    upto = _seek(scores, upto, q + gamma * (1.0 - alpha), False)
-                    near = q * (weight[upto] - weight[below]) - (weighted[upto] - weighted[below])
-                    slope = min(max((q - 1.0) / gamma, alpha - 1.0), alpha)
-                    gradient = (
-                        alpha * weight[below]
-                        + near / gamma
-                        - (1.0 - alpha) * (total - weight[upto])
-                        + point * slope
-                    ) / mass
+            for k in range(steps):
+                for i in range(len(heard)):
+                    q = iterate[i]
+                    below = _seek(scores, below, q - low, True)
+                    upto = _seek(scores, max(upto, below), q + high, False)
+                    gradient = alpha * weight[below] - (1.0 - alpha) * (total - weight[upto])
+                    gradient += point[i] * min(max((q - 1.0) * curve, alpha - 1.0), alpha)
+                    if upto > below:
+                        if upto - below <= 16:
+                            near = 0.0
+                            for j in range(below, upto):
+                                near += own[j] * (q - scores[j])
+                        else:
+                            near = q * (weight[upto] - weight[below]) - (
+                                weighted[upto] - weighted[below]
+                            )
+                        gradient += near * curve
+                    q -= scale[i] * gradient
                     if noise.size:
-                        gradient += noise[t, a, y, k]
-                    q -= step * gradient
-                    summed += q
-                end[t, a, y] = q
-                mean[t, a, y] = summed / steps
+                        q -= step * noise[t, a, heard[i], k]
+                    iterate[i] = q
+                    summed[i] += q
+            for i in range(len(heard)):
+                end[t, a, heard[i]] = iterate[i]
+                mean[t, a, heard[i]] = summed[i] / steps
     return end, mean

@@ -1,0 +1,120 @@
+"""From events to ε, and from ε to noise. All arithmetic of differential privacy is in this file.
+
+The accountants are those of dp-accounting. Gaussian releases without sampling compose to one
+Gaussian mechanism (noise multipliers add as 1/z² = Σ 1/z_i²), whose (ε, δ) curve is known in closed
+form; with hidden sampling of sites the Rényi accountant for fixed-size samples is used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+
+from fedcover import checks
+from fedcover.errors import FedcoverError
+from fedcover.privacy.events import Event, ExactRelease, GaussianRelease
+
+
+def epsilon(events: Sequence[Event], delta: float) -> float:
+    """The smallest ε known for which all events together are (ε, δ)-differentially private."""
+    delta = _delta(delta)
+    released = _released(events)
+    if released is None:
+        return math.inf
+    if any(e.sampled for e in released):
+        return _sampled_epsilon(tuple(released), delta)
+    precision = math.fsum(e.count / e.noise_multiplier**2 for e in released)
+    return _gaussian_epsilon(1 / math.sqrt(precision), delta) if precision > 0 else 0.0
+
+
+def gaussian_epsilon(noise_multiplier: float, count: int = 1, delta: float = 1e-5) -> float:
+    """ε of `count` Gaussian releases whose noise is `noise_multiplier` times their sensitivity."""
+    z = checks.real(noise_multiplier, "noise_multiplier", 0, math.inf, open_low=True)
+    return epsilon([GaussianRelease("values", z, 1.0, checks.whole(count, "count", 1))], delta)
+
+
+def noise_multiplier(epsilon: float, delta: float, count: int = 1) -> float:
+    """The smallest σ/Δ with which `count` Gaussian releases are (ε, δ)-private together."""
+    epsilon = checks.real(epsilon, "epsilon", 0, math.inf, open_low=True)
+    single = _multiplier_for(epsilon, _delta(delta))
+    return single * math.sqrt(checks.whole(count, "count", 1))
+
+
+def split_noise(epsilon: float, delta: float, shares: Sequence[float]) -> list[float]:
+    """Noise multipliers of several releases that share one budget.
+
+    Release i gets the fraction shares[i] of the total 1/z² (equivalently of ρ in zero-concentrated
+    differential privacy); together they spend exactly (ε, δ).
+    """
+    z = noise_multiplier(epsilon, delta)
+    total = math.fsum(shares)
+    return [
+        z * math.sqrt(total / checks.real(s, "share", 0, math.inf, open_low=True)) for s in shares
+    ]
+
+
+def _released(events: Sequence[Event]) -> list[GaussianRelease] | None:
+    """The Gaussian releases that move at all; None if something left without noise."""
+    out = []
+    for event in events:
+        if isinstance(event, ExactRelease):
+            return None
+        if event.sensitivity > 0:
+            if event.sigma == 0:
+                return None
+            out.append(event)
+    return out
+
+
+def _delta(delta: float) -> float:
+    delta = checks.real(delta, "delta", 0, 1, open_low=True)
+    if delta >= 1:
+        raise FedcoverError("delta is 1", allowed="a number in (0, 1)", fix="1e-5, for example")
+    return delta
+
+
+@lru_cache(maxsize=256)
+def _gaussian_epsilon(z: float, delta: float) -> float:
+    """Inverse of the exact δ(ε) of the Gaussian mechanism (Balle and Wang 2018)."""
+    from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss
+    from scipy.optimize import brentq
+
+    loss = GaussianPrivacyLoss(z, sensitivity=1.0)
+    if loss.get_delta_for_epsilon(0.0) <= delta:
+        return 0.0
+    high = 1.0
+    while loss.get_delta_for_epsilon(high) > delta:
+        high *= 2
+    return float(brentq(lambda e: loss.get_delta_for_epsilon(e) - delta, 0.0, high, xtol=1e-9))
+
+
+@lru_cache(maxsize=256)
+def _multiplier_for(epsilon: float, delta: float) -> float:
+    from scipy.optimize import brentq
+
+    low, high = 1e-3, 1.0
+    while _gaussian_epsilon(high, delta) > epsilon:
+        high *= 2
+    while _gaussian_epsilon(low, delta) < epsilon:
+        low /= 2
+    found = float(brentq(lambda z: _gaussian_epsilon(z, delta) - epsilon, low, high, xtol=1e-12))
+    while _gaussian_epsilon(found, delta) > epsilon:  # never on the wrong side by rounding
+        found *= 1 + 1e-10
+    return found
+
+
+@lru_cache(maxsize=64)
+def _sampled_epsilon(events: tuple[GaussianRelease, ...], delta: float) -> float:
+    from dp_accounting import dp_event
+    from dp_accounting.privacy_accountant import NeighboringRelation
+    from dp_accounting.rdp import RdpAccountant
+
+    accountant = RdpAccountant(neighboring_relation=NeighboringRelation.REPLACE_ONE)
+    for event in events:
+        one: dp_event.DpEvent = dp_event.GaussianDpEvent(event.noise_multiplier)
+        if event.sampled:
+            sample, population = event.sampled
+            one = dp_event.SampledWithoutReplacementDpEvent(population, sample, one)
+        accountant.compose(dp_event.SelfComposedDpEvent(one, event.count))
+    return float(accountant.get_epsilon(delta))
