@@ -62,16 +62,18 @@ def alphas(alpha: float | Sequence[float]) -> tuple[float, ...]:
 
 def probabilities(probs: ArrayLike, what: str = "probs") -> Floats:
     """An (n, C) matrix of probabilities, float32 or float64, each row summing to 1; not copied."""
-    p = matrix(probs, what)
+    p = _shaped(probs, what)
     for rows in row_chunks(*p.shape):
         part = p[rows]
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             sums = part.sum(axis=1, dtype=np.float64)
         low = part.min(axis=1)
-        bad = ~(np.abs(sums - 1) <= ROW_SUM_TOLERANCE) | ~(low >= 0)
-        if bad.any():
-            k = int(np.argmax(bad))
+        good = (np.abs(sums - 1) <= ROW_SUM_TOLERANCE) & (low >= 0)
+        if not good.all():
+            k = int(np.argmin(good))
             row = rows.start + k
+            if not np.isfinite(part[k]).all():
+                raise _not_finite(what, row)
             if low[k] < 0:
                 found = f"{what} row {row} has the negative entry {float(low[k]):.6g}"
             else:
@@ -91,6 +93,15 @@ def logits(values: ArrayLike, what: str = "logits") -> Floats:
 
 def matrix(values: ArrayLike, what: str) -> Floats:
     """A finite, non-empty (n, C) float matrix; half precision and integers are widened."""
+    p = _shaped(values, what)
+    for rows in row_chunks(*p.shape):
+        finite = np.isfinite(p[rows]).all(axis=1)
+        if not finite.all():
+            raise _not_finite(what, rows.start + int(np.argmin(finite)))
+    return p
+
+
+def _shaped(values: ArrayLike, what: str) -> Floats:
     p = array(values, what)
     if p.ndim != 2 or p.shape[0] == 0 or p.shape[1] < 2:
         raise FedcoverError(
@@ -98,17 +109,15 @@ def matrix(values: ArrayLike, what: str) -> Floats:
             allowed="a matrix of shape (records, classes) with at least 1 record and 2 classes",
             fix="Give one row per record and one column per class",
         )
-    p = as_float(p, what)
-    for rows in row_chunks(*p.shape):
-        finite = np.isfinite(p[rows]).all(axis=1)
-        if not finite.all():
-            row = rows.start + int(np.argmin(finite))
-            raise FedcoverError(
-                f"{what} row {row} has a NaN or infinite entry",
-                allowed="finite numbers",
-                fix="Look at the model's output for that record",
-            )
-    return p
+    return as_float(p, what)
+
+
+def _not_finite(what: str, row: int) -> FedcoverError:
+    return FedcoverError(
+        f"{what} row {row} has a NaN or infinite entry",
+        allowed="finite numbers",
+        fix="Look at the model's output for that record",
+    )
 
 
 def unit_scores(scores: ArrayLike, what: str = "scores") -> NDArray[np.float64]:

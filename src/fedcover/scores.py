@@ -28,7 +28,7 @@ from fedcover.errors import FedcoverError
 Float64 = NDArray[np.float64]
 U = Literal["uniform"] | float
 
-LARGE = 1 << 22
+LARGE = 1 << 24
 """Entries of a probability matrix from which loading the compiled sort pays."""
 
 
@@ -55,7 +55,12 @@ class Score:
             (n,) numbers in [0, 1] to use instead.
         """
         p = checks.probabilities(probs)
-        y = checks.labels(labels, p.shape[1], n=len(p))
+        return self.of_checked(p, checks.labels(labels, p.shape[1], n=len(p)), seed, u)
+
+    def of_checked(
+        self, p: Floats, y: NDArray[np.int64], seed: Seed = None, u: ArrayLike | None = None
+    ) -> Float64:
+        """`of_labels` for probabilities and labels that are known to be in order."""
         u_rows = self._draw(len(p), seed, u)
         out = np.empty(len(p))
         for rows in checks.row_chunks(*p.shape):

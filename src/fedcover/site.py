@@ -101,7 +101,7 @@ class Site:
         score = APS() if score is None else checked_score(score, what + "score")
         p = checks.probabilities(probs, what + "probs")
         y = checks.labels(labels, p.shape[1], what + "labels", n=len(p))
-        values = score.of_labels(p, y, seed=checks.generator(seed, "site", name))
+        values = score.of_checked(p, y, seed=checks.generator(seed, "site", name))
         return cls(
             name,
             values,
