@@ -169,11 +169,39 @@ def test_tiny_levels_warn_and_nothing_else(alpha):
 @pytest.mark.parametrize("method", [methods.EstimatedWeights(), methods.DPFedCP()], ids=str)
 def test_warns_whenever_the_point_mass_makes_the_threshold(method):
     """Label counts from training data may promise more weight than the records have."""
-    a = fc.Site("a", [0.5] * 5, [0] * 5, n_classes=2, label_counts=[50, 50])
-    b = fc.Site("b", [0.5] * 5, [0] * 5, n_classes=2, label_counts=[90, 10])
-    with pytest.warns(fc.FedcoverWarning, match="will be in every set"):
-        cal = fc.calibrate([a, b], alpha=0.15, targets="a", method=method)["a"]
+    labels = [0] * 9 + [1]
+    a = fc.Site("a", [0.5] * 10, labels, n_classes=2, label_counts=[50, 50])
+    b = fc.Site("b", [0.5] * 10, labels, n_classes=2, label_counts=[98, 2])
+    with pytest.warns(fc.FedcoverWarning, match="1 of 2 labels will be in every set"):
+        cal = fc.calibrate([a, b], alpha=0.09, targets="a", method=method)["a"]
     assert cal.thresholds[0] == pytest.approx([0.5, 1.0], abs=1e-6)
+
+
+@pytest.mark.parametrize("method", [methods.EstimatedWeights(), methods.DPFedCP()], ids=str)
+def test_labels_of_the_target_without_any_record_are_always_included(method):
+    """Weight 0 would let their share vanish from the coverage without a word."""
+    rng = np.random.default_rng(0)
+    sites = [
+        fc.Site(name, rng.random(200), rng.integers(0, 2, 200), n_classes=3) for name in ("a", "b")
+    ]
+    with pytest.warns(fc.FedcoverWarning, match=r"label 2, 80.0% of the labels"):
+        cal = fc.calibrate(sites, targets={"clinic": [10, 10, 80]}, method=method)["clinic"]
+    assert cal.thresholds[0, 2] == 1.0
+    assert (cal.thresholds[0, :2] < 1).all()
+    trained = [
+        fc.Site(s.name, s.scores, s.labels, n_classes=3, label_counts=[10, 10, 80]) for s in sites
+    ]
+    with pytest.warns(fc.FedcoverWarning, match=r"label 2, 80.0% of the labels"):
+        cal = fc.calibrate(trained, targets="a", method=method)["a"]
+    assert cal.thresholds[0, 2] == 1.0
+
+
+def test_remarks_on_poorly_known_targets_are_notes_and_no_warnings():
+    sites = [fc.Site("a", np.linspace(0, 1, 90), np.arange(90) % 2, n_classes=3)]
+    sites.append(fc.Site("tiny", [0.1, 0.2, 0.3], [0, 1, 1], n_classes=3))
+    cals = fc.calibrate(sites, alpha=0.2)
+    assert any("3 counted labels" in note for note in cals["tiny"].notes)
+    assert any("no calibration record has label 2" in note for note in cals["a"].notes)
 
 
 def test_no_warning_when_scores_are_one_but_records_suffice():

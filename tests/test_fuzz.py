@@ -156,7 +156,7 @@ def test_dp_fedcp_options(given_options):
     method = only_ours(fc.methods.DPFedCP, **given_options)
     if method is None:
         return
-    affordable = method.searches or method.rounds * (method.local_steps or 20) <= 10**5
+    affordable = method.solver == "search" or method.rounds * method.local_steps <= 10**5
     if affordable:
         found = only_ours(fc.calibrate, SITES, method=method)
         for cal in (found or {}).values():

@@ -127,11 +127,9 @@ class Calibration:
         self._same_classes(p)
         used = self._score(score)
         mask = np.empty((len(self.alpha), *p.shape), dtype=bool)
-        # The scores at calibration were summed in another order: a record that is as unusual as
-        # the one that made the threshold must not fall out by rounding.
-        slack = 4 * p.shape[1] * np.finfo(np.float64).eps
+        limits = self._limits()
         for rows, values in used.chunks(p, checks.generator(seed, "predict", self.target), u):
-            for a, limit in enumerate(self.thresholds + slack):
+            for a, limit in enumerate(limits):
                 np.less_equal(values, limit, out=mask[a, rows])
         return PredictionSets(mask, self.alpha, self.label_names)
 
@@ -140,8 +138,16 @@ class Calibration:
         v = checks.matrix(values, "scores")
         checks.unit_scores(v.ravel(), "scores")
         self._same_classes(v)
-        mask = np.stack([v <= limit for limit in self.thresholds])
+        mask = np.stack([v <= limit for limit in self._limits()])
         return PredictionSets(mask, self.alpha, self.label_names)
+
+    def _limits(self) -> Float64:
+        """The thresholds, and a little more than rounding error.
+
+        Scores at calibration were summed in another order; a record as unusual as the one that made
+        the threshold must not fall out for that.
+        """
+        return self.thresholds + 4 * self.n_classes * np.finfo(np.float64).eps
 
     def _score(self, given: Score | None) -> Score:
         if given is not None:
@@ -182,8 +188,16 @@ class Calibration:
         path = Path(path)
         part = path.with_name(path.name + ".part")
         whole = json.dumps({**head, "calibration": json.loads(text)}, ensure_ascii=False)
-        part.write_text(whole, encoding="utf-8")
-        part.replace(path)
+        try:
+            part.write_text(whole, encoding="utf-8")
+            part.replace(path)
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            raise FileError(
+                f"{path} cannot be written ({error.strerror})",
+                allowed="a file in a folder that exists and has room",
+                fix="Make the folder, or choose another path",
+            ) from None
 
     @classmethod
     def load(cls, path: str | Path) -> Calibration:

@@ -13,9 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcover.errors import FedcoverError
+from fedcover.inputs import Floats as Floats
+from fedcover.inputs import Ints as Ints
+from fedcover.inputs import array as array
+from fedcover.inputs import as_float as as_float
+from fedcover.inputs import column_names as column_names
+from fedcover.inputs import labels as labels
+from fedcover.inputs import shown
 
-Floats = NDArray[np.floating[Any]]
-Ints = NDArray[np.int64]
 Seed = int | np.random.Generator | None
 
 ROW_SUM_TOLERANCE = 1e-3
@@ -23,6 +28,12 @@ ROW_SUM_TOLERANCE = 1e-3
 
 MOST_RECORDS = 10**15
 """Counts up to which sums over sites stay exact in 64 bits and in floating point."""
+
+MOST_CLASSES = 10**6
+"""Classes up to which tables of one number per class and site are no burden."""
+
+CLOSE_TO_ONE = 0.05
+"""Row sums this far from 1 are probabilities that lost digits, and not logits."""
 
 CHUNK_ELEMENTS = 1 << 15
 """Entries of a probability matrix handled at once: small enough to stay in the cache."""
@@ -50,7 +61,9 @@ def alphas(alpha: float | Sequence[float]) -> tuple[float, ...]:
             level = math.nan
         if not 0 < level < 1:
             raise FedcoverError(
-                f"alpha is {a!r}", allowed=allowed, fix="alpha is the error rate: 0.1 asks for 90 %"
+                f"alpha is {shown(a)}",
+                allowed=allowed,
+                fix="alpha is the error rate: 0.1 asks for 90 %",
             )
         levels.append(float(a))
     if len(set(levels)) < len(levels):
@@ -80,10 +93,24 @@ def probabilities(probs: ArrayLike, what: str = "probs") -> Floats:
                 found = f"{what} row {row} sums to {float(sums[k]):.6g}"
             raise FedcoverError(
                 found,
-                allowed="rows of non-negative probabilities that sum to 1",
-                fix="If these are logits, use from_logits or logits=",
+                allowed="rows of non-negative probabilities that sum to 1, "
+                f"within {ROW_SUM_TOLERANCE:g}",
+                fix="Divide every row by its sum: probs / probs.sum(axis=1, keepdims=True)"
+                if _nearly(p)
+                else "If these are logits, use from_logits or logits= (--logits at the command "
+                "line)",
             )
     return p
+
+
+def _nearly(p: Floats) -> bool:
+    """Whether every row is non-negative and sums to about 1."""
+    for rows in row_chunks(*p.shape):
+        with np.errstate(over="ignore", invalid="ignore"):
+            off = np.abs(p[rows].sum(axis=1, dtype=np.float64) - 1)
+        if not (off <= CLOSE_TO_ONE).all() or not (p[rows] >= 0).all():
+            return False
+    return True
 
 
 def logits(values: ArrayLike, what: str = "logits") -> Floats:
@@ -141,39 +168,6 @@ def unit_scores(scores: ArrayLike, what: str = "scores") -> NDArray[np.float64]:
     return v
 
 
-def labels(values: ArrayLike, n_classes: int, what: str = "labels", n: int | None = None) -> Ints:
-    """A vector of integer labels in 0..n_classes-1, as long as the data it belongs to."""
-    y = array(values, what)
-    if y.ndim != 1:
-        raise FedcoverError(
-            f"{what} has shape {y.shape}", allowed="a vector", fix="Give one label per record"
-        )
-    if n is not None and len(y) != n:
-        raise FedcoverError(
-            f"{what} has {len(y)} entries for {n} records",
-            allowed="one label per record",
-            fix="Check that both come from the same records in the same order",
-        )
-    allowed = f"integers from 0 to {n_classes - 1}"
-    if y.dtype.kind == "f" and len(y) and (np.isfinite(y) & (y == np.floor(y))).all():
-        y = np.clip(y, -1, n_classes).astype(np.int64)  # out of range stays out of range
-    if y.dtype.kind not in "iu":
-        raise FedcoverError(
-            f"{what} has type {y.dtype} with values that are not whole numbers",
-            allowed=allowed,
-            fix="Number the classes from 0 in the order of the probability columns",
-        )
-    bad = (y < 0) | (y >= n_classes)
-    if bad.any():
-        k = int(np.argmax(bad))
-        raise FedcoverError(
-            f"{what}[{k}] is {y[k]}",
-            allowed=allowed,
-            fix="Number the classes from 0 in the order of the probability columns",
-        )
-    return y.astype(np.int64, copy=False)
-
-
 def counts(values: ArrayLike, n_classes: int | None, what: str) -> Ints:
     """A vector of label counts: whole, non-negative, at least one positive."""
     c = array(values, what)
@@ -209,9 +203,14 @@ def whole(value: Any, what: str, least: int, most: float = sys.maxsize) -> int:
     """A whole number that is at least `least` (and fits into 63 bits)."""
     number = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not number or not least <= value <= most:
-        span = f"≥ {least}" if most == sys.maxsize else f"from {least} to {most}"
+        span = f"≥ {least}" if most >= sys.maxsize else f"from {least} to {most}"
+        above = number and value > most
         raise FedcoverError(
-            f"{what} is {value!r}", allowed=f"a whole number {span}", fix=f"Change {what}"
+            f"{what} is {shown(value)}",
+            allowed=f"a whole number, {least} and above"
+            if most >= sys.maxsize
+            else f"a whole number {span}",
+            fix=f"Give a whole number {span}, for example {most if above else least}",
         )
     return int(value)
 
@@ -225,9 +224,14 @@ def real(value: Any, what: str, low: float, high: float, *, open_low: bool = Fal
     except OverflowError:  # an integer beyond any float
         finite = False
     if not inside or not finite:
-        span = f"{'(' if open_low else '['}{low:g}, {high:g}{')' if high == np.inf else ']'}"
+        above, sign = (f"above {low:g}", ">") if open_low else (f"{low:g} and above", "≥")
+        span = f"{'(' if open_low else '['}{low:g}, {high:g}]"
+        inner = min(low + 1, (low + high) / 2) if open_low else low
         raise FedcoverError(
-            f"{what} is {value!r}", allowed=f"a number in {span}", fix=f"Change {what}"
+            f"{what} is {shown(value)}",
+            allowed=f"a finite number, {above}" if high == np.inf else f"a number in {span}",
+            fix=f"Give a number {f'{sign} {low:g}' if high == np.inf else f'in {span}'}, "
+            f"for example {inner:g}",
         )
     return float(value)
 
@@ -243,6 +247,17 @@ def choice(value: Any, what: str, options: Sequence[str]) -> str:
     return str(value)
 
 
+def flag(value: Any, what: str) -> bool:
+    """True or False, and nothing that merely counts as one."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise FedcoverError(
+            f"{what} is {value!r}",
+            allowed="True or False",
+            fix=f"Write {what}=True or leave it out",
+        )
+    return bool(value)
+
+
 def generator(seed: Seed, *purpose: str) -> np.random.Generator:
     """A random generator from a seed, a different stream for every purpose.
 
@@ -255,35 +270,6 @@ def generator(seed: Seed, *purpose: str) -> np.random.Generator:
         return np.random.default_rng()
     words = [zlib.crc32(p.encode()) for p in purpose]
     return np.random.default_rng([whole(seed, "seed", 0, np.inf), *words])
-
-
-def array(values: Any, what: str) -> NDArray[Any]:
-    """A regular array of real numbers or text."""
-    try:
-        result = np.asarray(values)
-    except (ValueError, TypeError) as error:
-        raise FedcoverError(
-            f"{what} is not an array ({type(values).__name__})",
-            allowed="numbers in a regular array",
-            fix="Check that all rows have the same length",
-        ) from error
-    if result.dtype.kind not in "biufUS":
-        raise FedcoverError(
-            f"{what} has type {result.dtype}", allowed="real numbers", fix="Convert it first"
-        )
-    return result
-
-
-def as_float(values: NDArray[Any], what: str) -> Floats:
-    """The same numbers as float32 or float64, copied only where they were neither."""
-    if values.dtype in (np.float32, np.float64):
-        return values
-    if values.dtype.kind not in "iufb":
-        raise FedcoverError(
-            f"{what} has type {values.dtype}", allowed="real numbers", fix="Convert it first"
-        )
-    with np.errstate(over="ignore"):  # extended precision beyond float64 becomes infinite
-        return values.astype(np.float32 if values.dtype == np.float16 else np.float64)
 
 
 def _short(values: Any) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fedcover import checks
 from fedcover.calibration import Calibration, Cost
@@ -147,10 +147,12 @@ def _target(name: str, value: Any, known: list[str], n_classes: int) -> Target:
 def _calibration(
     task: Task, target: Target, fit: Fit, method: Method, traffic: Traffic, sites: list[Site]
 ) -> Calibration:
-    notes = _too_few(task, target, fit)
-    for note in notes:
-        warnings.warn(note, FedcoverWarning, stacklevel=3)
     first = sites[0]
+    label_names = next((s.label_names for s in sites if s.label_names), None)
+    alarms = _alarms(task, target, fit, label_names)
+    for alarm in alarms:
+        warnings.warn(alarm, FedcoverWarning, stacklevel=3)
+    members = target.members or task.sites
     return Calibration(
         target=target.name,
         alpha=task.alphas,
@@ -161,19 +163,19 @@ def _calibration(
         reveals=method.reveals,
         shares_scores=method.shares_scores,
         ratios=fit.ratios,
-        n_records=fit.n_records,
+        n_records=round(float(fit.records.sum())),
         n_sites=len(sites),
-        effective_size=effective_size(fit.ratios, fit.mixture * fit.n_records),
+        effective_size=effective_size(fit.ratios, fit.records),
         cost=Cost(
             rounds=traffic.rounds,
-            bytes_up=sum(traffic.bytes_up[m] for m in target.members),
-            bytes_down=sum(traffic.bytes_down[m] for m in target.members),
+            bytes_up=round(sum(traffic.bytes_up[m] for m in members) / len(members)),
+            bytes_down=round(sum(traffic.bytes_down[m] for m in members) / len(members)),
         ),
         privacy=None,
         score=first.score,
         temperature=first.temperature,
-        label_names=next((s.label_names for s in sites if s.label_names), None),
-        notes=tuple(notes),
+        label_names=label_names,
+        notes=(*alarms, *_remarks(target, fit, label_names)),
     )
 
 
@@ -188,30 +190,61 @@ def _nested(alphas: tuple[float, ...], thresholds: Float64) -> Float64:
     return out
 
 
-def _too_few(task: Task, target: Target, fit: Fit) -> list[str]:
-    """Labels that will be in every set because the records cannot reach their level, and why."""
+def _alarms(task: Task, target: Target, fit: Fit, label_names: tuple[str, ...] | None) -> list[str]:
+    """Why sets will be larger than they should: labels without records, too few records for α."""
     who = f"target {target.name!r}: "
     if fit.total <= 0:
         return [
             who + "no calibration record has a label that occurs there: every set will be full; "
             "records with those labels are needed"
         ]
-    notes = []
+    out = []
+    if fit.unseen.any():
+        which = _names(np.flatnonzero(fit.unseen), label_names)
+        out.append(
+            who + f"no calibration record has label {which}, {fit.unseen.sum():.1%} of the labels "
+            "there: in every set, because nothing is known about it"
+        )
+    n = fit.records.sum()
     for alpha in task.alphas:
-        # (1-α)(W + w_y) > W, in units of the average record.
-        need = fit.ratios * (fit.n_records / fit.total) * min((1 - alpha) / alpha, 1e300)
-        missing = np.ceil(need - fit.n_records - 1e-6)
+        # (1-α)(W + w_y) > W, in units of the average record; then undo the subsampling.
+        need = fit.ratios * (n / fit.total) * min((1 - alpha) / alpha, 1e300)
+        missing = np.ceil((need - n) * (fit.available / n) - 1e-6)
         full = np.count_nonzero(missing > 0)
         if full:
-            which = (
-                "every label" if full == task.n_classes else f"{full} of {task.n_classes} labels"
-            )
-            notes.append(
+            which = "every label" if full == len(need) else f"{full} of {len(need)} labels"
+            out.append(
                 who
-                + f"{fit.n_records} records are too few for alpha={alpha:g}: {which} will be in "
-                f"every set; {missing.max():.0f} more records with the same label mix are needed"
+                + f"{fit.available} records are too few for alpha={alpha:g}: {which} will be in "
+                f"every set; {missing.max():.6g} more records with the same label mix are needed"
             )
-    return notes
+    return out
+
+
+FEW_LABELS = 20
+"""Below this many counted labels a label distribution is hardly known: ±√(p(1-p)/20) ≈ ±.1."""
+
+
+def _remarks(target: Target, fit: Fit, label_names: tuple[str, ...] | None) -> list[str]:
+    """What a careful reader should know, though nothing is wrong."""
+    out = []
+    if fit.counted is not None and fit.counted < FEW_LABELS:
+        out.append(
+            f"target {target.name!r}: its label mix rests on {fit.counted} counted labels; give "
+            "label_counts from more data, or calibrate it in a group of similar sites"
+        )
+    empty = np.flatnonzero((fit.records == 0) & (fit.unseen == 0))
+    if len(empty):
+        out.append(
+            f"no calibration record has label {_names(empty, label_names)}: "
+            "its threshold is that of the other labels"
+        )
+    return out
+
+
+def _names(labels: NDArray[np.intp], label_names: tuple[str, ...] | None) -> str:
+    shown = [label_names[y] if label_names else str(y) for y in labels[:5]]
+    return ", ".join(shown) + (", …" if len(labels) > 5 else "")
 
 
 def _options(method: Method) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedcover import checks
 from fedcover.diagnostics import Coverage, clopper_pearson, coverage_by
 from fedcover.errors import FedcoverError
+from fedcover.writing import replacing
 
 if TYPE_CHECKING:
     import pandas
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
 class PredictionSets:
     """Prediction sets of n records at one or several levels α.
+
+    `sets[k]` is the list of labels in the set of record k (with several levels, one list per
+    level), and a loop over the sets goes over the records. True labels, where a method asks for
+    them, are class numbers, or names where the classes have names.
 
     Attributes
     ----------
@@ -53,6 +58,15 @@ class PredictionSets:
     def __len__(self) -> int:
         return self._mask.shape[1]
 
+    def __getitem__(self, record: int) -> list[str] | list[list[str]]:
+        """Labels in the set of one record; with several levels, a list for each."""
+        k = _position(record, len(self), "record")
+        inside = [self._inside(k, a) for a in range(len(self.alpha))]
+        return inside[0] if len(self.alpha) == 1 else inside
+
+    def __iter__(self) -> Iterator[list[str] | list[list[str]]]:
+        return (self[k] for k in range(len(self)))
+
     def __repr__(self) -> str:
         mean = ", ".join(f"{s:.2f}" for s in np.atleast_1d(self.sizes.mean(axis=-1)))
         return f"PredictionSets({len(self)} records, alpha={self.alpha}, mean size {mean})"
@@ -84,6 +98,10 @@ class PredictionSets:
 
     def labels_of(self, record: int, level: int = 0) -> list[str]:
         """Names of the labels in one set (class numbers where the classes have no names)."""
+        k = _position(record, len(self), "record")
+        return self._inside(k, _position(level, len(self.alpha), "level"))
+
+    def _inside(self, record: int, level: int) -> list[str]:
         names = self.label_names
         return [names[c] if names else str(c) for c in np.flatnonzero(self._mask[level, record])]
 
@@ -100,7 +118,7 @@ class PredictionSets:
     def _rows(self, ids: Sequence[Any] | None) -> Iterator[dict[str, Any]]:
         for a, alpha in enumerate(self.alpha):
             for k in range(len(self)):
-                inside = self.labels_of(k, a)
+                inside = self._inside(k, a)
                 yield {
                     "id": k if ids is None else ids[k],
                     "alpha": alpha,
@@ -121,9 +139,19 @@ class PredictionSets:
         return pandas.DataFrame(list(self.rows(ids)))
 
     def to_csv(self, path: str | Path, ids: Sequence[Any] | None = None) -> None:
-        """Write the rows as a csv file; the labels of a set are joined by '|'."""
+        """Write the rows as a csv file; the labels of a set are joined by '|'.
+
+        Replaces the file only when fully written.
+        """
+        odd = next((name for name in self.label_names or () if "|" in name), None)
+        if odd is not None:
+            raise FedcoverError(
+                f"the class name {odd!r} contains '|', which separates the labels of a set",
+                allowed="class names without '|' in a csv file",
+                fix="Rename the class, or use rows() or to_frame(), which give lists of labels",
+            )
         rows = self.rows(ids)
-        with Path(path).open("w", newline="", encoding="utf-8") as file:
+        with replacing(path) as file:
             writer = csv.writer(file)
             writer.writerow(["id", "alpha", "size", "labels"])
             for row in rows:
@@ -133,8 +161,14 @@ class PredictionSets:
         return values[0] if len(self.alpha) == 1 else values
 
     def _labels(self, labels: ArrayLike) -> NDArray[np.int64]:
-        return checks.labels(labels, self._mask.shape[2], n=len(self))
+        return checks.labels(labels, self._mask.shape[2], n=len(self), names=self.label_names)
 
     def _hits(self, labels: ArrayLike) -> NDArray[np.bool_]:
         y = self._labels(labels)
         return self._mask[:, np.arange(len(y)), y]
+
+
+def _position(given: int, n: int, what: str) -> int:
+    """An index from the front, or from the back if negative."""
+    k = checks.whole(given, what, -n, n - 1)
+    return k + n if k < 0 else k

@@ -7,6 +7,8 @@ minimiser by at most γ (Theorem 3.1).
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -22,7 +24,7 @@ def rounding_slack(total: float | Float64, n: int) -> float | Float64:
     Levels such as (1 - 0.3)·10 are not exact in floating point, and neither are sums of weights in
     different orders. A level within rounding error of a jump is taken as reached.
     """
-    return total * max(1e-12, 4 * n * float(np.finfo(np.float64).eps))
+    return total * (4 * (n + 1) * float(np.finfo(np.float64).eps))
 
 
 def weighted_quantile(
@@ -109,23 +111,25 @@ def conformal_thresholds(
     return np.minimum(sample.quantile(keep * (sample.total + query_weights)), 1.0)
 
 
-def pinball(q: ArrayLike, v: ArrayLike, alpha: float) -> Float64:
+def pinball(q: ArrayLike, v: ArrayLike, alpha: ArrayLike) -> Float64:
     """Pinball loss S_{α,v}(q) = (1-α)(v-q)₊ + α(q-v)₊, whose mean the (1-α)-quantile minimises."""
     gap = np.asarray(q, dtype=np.float64) - np.asarray(v, dtype=np.float64)
-    return np.maximum(alpha * gap, (alpha - 1) * gap)
+    a = np.asarray(alpha)
+    return np.maximum(a * gap, (a - 1) * gap)
 
 
-def moreau(q: ArrayLike, v: ArrayLike, alpha: float, gamma: float) -> Float64:
+def moreau(q: ArrayLike, v: ArrayLike, alpha: ArrayLike, gamma: float) -> Float64:
     """Moreau envelope S^γ_{α,v}(q) of the pinball loss: quadratic near v, linear beyond."""
     gap = np.asarray(q, dtype=np.float64) - np.asarray(v, dtype=np.float64)
-    slope = np.clip(gap / gamma, alpha - 1, alpha)
+    slope = moreau_gradient(q, v, alpha, gamma)
     return slope * gap - gamma * slope**2 / 2
 
 
-def moreau_gradient(q: ArrayLike, v: ArrayLike, alpha: float, gamma: float) -> Float64:
+def moreau_gradient(q: ArrayLike, v: ArrayLike, alpha: ArrayLike, gamma: float) -> Float64:
     """Derivative of the envelope in q: (q-v)/γ clipped to [α-1, α]."""
     gap = np.asarray(q, dtype=np.float64) - np.asarray(v, dtype=np.float64)
-    return np.clip(gap / gamma, alpha - 1, alpha)
+    a = np.asarray(alpha)
+    return np.clip(gap / gamma, a - 1, a)
 
 
 def moreau_minimiser(values: ArrayLike, weights: ArrayLike, alpha: float, gamma: float) -> float:
@@ -151,43 +155,57 @@ class SmoothQuantileLoss:
 
     With n₀ the scores below q - γα (slope α), n₁ those above q + γ(1-α) (slope α-1) and the few in
     between (slope (q-v)/γ), value and gradient need only prefix sums of w, w·v and w·v².
+
+    Parameters
+    ----------
+    values
+        (n,) scores.
+    weights
+        (n,) weights of one target, or (targets, n) of several. With several, the first axis of q
+        is the target; its other axes can be levels and query labels, with `alpha` to match.
     """
 
     def __init__(self, values: ArrayLike, weights: ArrayLike) -> None:
         v, w = np.asarray(values, dtype=np.float64), np.asarray(weights, dtype=np.float64)
         order = np.argsort(v, kind="stable")
         self.values = v[order]
-        w = w[order]
-        self._w, self._wv, self._wvv = (
-            np.concatenate([[0.0], np.cumsum(w * self.values**power)]) for power in (0, 1, 2)
-        )
+        self._several = w.ndim == 2
+        # Extended precision, because differences of these sums are divided by γ.
+        w, x = np.atleast_2d(w)[:, order].astype(np.longdouble), self.values.astype(np.longdouble)
+        self._sums = [
+            np.concatenate([np.zeros((len(w), 1)), np.cumsum(w * x**power, axis=1)], axis=1)
+            for power in (0, 1, 2)
+        ]
 
-    def value(self, q: ArrayLike, alpha: ArrayLike, gamma: float) -> Float64:
-        """The loss at q; q and alpha broadcast."""
-        x, a, below, upto = self._split(q, alpha, gamma)
-        w0, w1, w2 = self._w[below], self._w[upto] - self._w[below], self._w[-1] - self._w[upto]
-        s0, s1, s2 = (
-            self._wv[below],
-            self._wv[upto] - self._wv[below],
-            self._wv[-1] - self._wv[upto],
-        )
-        squares = self._wvv[upto] - self._wvv[below]
+    def value(
+        self, q: ArrayLike, alpha: ArrayLike, gamma: float, at_one: float | Float64 = 0.0
+    ) -> Float64:
+        """The loss at q; `at_one` adds the point mass at score 1. All broadcast."""
+        x, a, (w0, w1, w2), (s0, s1, s2), (_, squares, _) = self._parts(q, alpha, gamma)
         left = a * (x * w0 - s0) - gamma * a**2 / 2 * w0
         middle = (x**2 * w1 - 2 * x * s1 + squares) / (2 * gamma)
         right = (1 - a) * (s2 - x * w2) - gamma * (1 - a) ** 2 / 2 * w2
-        return left + middle + right
+        point = at_one * moreau(x, 1.0, a, gamma)
+        return np.asarray(left + middle + right + point, dtype=np.float64)
 
-    def gradient(self, q: ArrayLike, alpha: ArrayLike, gamma: float) -> Float64:
-        """The derivative at q; q and alpha broadcast."""
-        x, a, below, upto = self._split(q, alpha, gamma)
-        middle = x * (self._w[upto] - self._w[below]) - (self._wv[upto] - self._wv[below])
-        above = self._w[-1] - self._w[upto]
-        return a * self._w[below] + middle / gamma - (1 - a) * above
+    def gradient(
+        self, q: ArrayLike, alpha: ArrayLike, gamma: float, at_one: float | Float64 = 0.0
+    ) -> Float64:
+        """The derivative at q; `at_one` adds the point mass at score 1. All broadcast."""
+        x, a, (below, near, above), (_, sums, _), _ = self._parts(q, alpha, gamma)
+        point = at_one * moreau_gradient(x, 1.0, a, gamma)
+        slope = a * below + (x * near - sums) / gamma - (1 - a) * above + point
+        return np.asarray(slope, dtype=np.float64)
 
-    def _split(
-        self, q: ArrayLike, alpha: ArrayLike, gamma: float
-    ) -> tuple[Float64, Float64, NDArray[np.intp], NDArray[np.intp]]:
+    def _parts(self, q: ArrayLike, alpha: ArrayLike, gamma: float) -> tuple[Any, ...]:
+        """q, α, and each prefix sum split into the scores below, inside and above the window."""
         x, a = np.asarray(q, dtype=np.float64), np.asarray(alpha, dtype=np.float64)
         below = np.searchsorted(self.values, x - gamma * a, side="left")
         upto = np.searchsorted(self.values, x + gamma * (1 - a), side="right")
-        return x, a, below, upto
+        row = np.arange(len(self._sums[0])).reshape(-1, *[1] * (below.ndim - 1))
+        row = row if self._several else np.array(0)
+        split = [
+            (s[row, below], s[row, upto] - s[row, below], s[row, -1] - s[row, upto])
+            for s in self._sums
+        ]
+        return x, a, *split

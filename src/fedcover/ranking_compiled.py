@@ -21,11 +21,12 @@ def above_all(
     key, other_key = np.empty(c, bits.dtype), np.empty(c, bits.dtype)
     label, other_label = np.empty(c, np.int64), np.empty(c, np.int64)
     place = np.empty(2048, np.int64)
-    low = bits.dtype.type(2047)
+    # Typed constants: a plain integer beside uint64 would turn both into floats.
+    zero, low = bits.dtype.type(0), bits.dtype.type(2047)
     for r in range(n):
         for j in range(c):
             # -0.0 is a probability, too: its sign bit must not make it the largest.
-            key[j] = bits[r, j] if p[r, j] > 0 else 0
+            key[j] = bits[r, j] if p[r, j] > 0 else zero
             label[j] = j
         for s in range(passes):
             shift = bits.dtype.type(11 * s)

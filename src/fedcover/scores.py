@@ -8,15 +8,16 @@ Every score offers
 A larger score means a more surprising label. Scores whose published form leaves [0, 1] (RAPS, SAPS,
 margin, rank) are mapped into it by a fixed increasing function, which changes no prediction set.
 
-A randomised score draws one u per record and uses it for all labels of that record. The random
-numbers come from `seed`, or are handed in as `u`.
+A randomised score has one u per record, used for all labels of that record. It is a keyed hash of
+the record's probabilities, with a key from `seed`: the same record gets the same u however the
+records are ordered and split into batches, even one at a time. It can also be handed in as `u`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,6 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedcover import checks, ranking
 from fedcover.checks import Floats, Seed
 from fedcover.errors import FedcoverError
+from fedcover.uniforms import row_uniforms
 
 Float64 = NDArray[np.float64]
 U = Literal["uniform"] | float
@@ -35,8 +37,6 @@ LARGE = 1 << 24
 @dataclass(frozen=True)
 class Score:
     """What all scores share: checks, chunks of rows, and the random u."""
-
-    randomisable: ClassVar[bool] = False
 
     def of_labels(
         self, probs: ArrayLike, labels: ArrayLike, seed: Seed = None, u: ArrayLike | None = None
@@ -61,7 +61,7 @@ class Score:
         self, p: Floats, y: NDArray[np.int64], seed: Seed = None, u: ArrayLike | None = None
     ) -> Float64:
         """`of_labels` for probabilities and labels that are known to be in order."""
-        u_rows = self._draw(len(p), seed, u)
+        u_rows = self._u(p, seed, u)
         out = np.empty(len(p))
         for rows in checks.row_chunks(*p.shape):
             part, mine = p[rows], y[rows]
@@ -81,7 +81,7 @@ class Score:
         self, probs: Floats, seed: Seed = None, u: ArrayLike | None = None
     ) -> Iterator[tuple[slice, Float64]]:
         """`of_all` for checked probabilities, a few rows at a time, for little memory."""
-        u_rows = self._draw(len(probs), seed, u)
+        u_rows = self._u(probs, seed, u)
         large = probs.size >= LARGE
         for rows in checks.row_chunks(*probs.shape):
             part = self._all(probs[rows], u_rows[rows, None], large)
@@ -91,20 +91,21 @@ class Score:
         """A plain description that `from_spec` turns back into the score."""
         return {"name": type(self).__name__, **asdict(self)}
 
-    def _draw(self, n: int, seed: Seed, u: ArrayLike | None) -> Float64:
+    def _u(self, p: Floats, seed: Seed, u: ArrayLike | None) -> Float64:
+        """The u of every record: given, fixed, or random."""
         if u is not None:
             given = checks.array(u, "u")
-            if given.shape not in ((), (n,)):
+            if given.shape not in ((), (len(p),)):
                 raise FedcoverError(
                     f"u has shape {given.shape}",
-                    allowed=f"one number, or one per record: ({n},)",
+                    allowed=f"one number, or one per record: ({len(p)},)",
                     fix="Give as many u as records",
                 )
-            return checks.unit_scores(np.broadcast_to(given, (n,)), "u")
+            return checks.unit_scores(np.broadcast_to(given, (len(p),)), "u")
         setting = getattr(self, "u", 1.0)
         if setting == "uniform":
-            return checks.generator(seed).random(n)
-        return np.full(n, setting)
+            return row_uniforms(p, checks.generator(seed))
+        return np.full(len(p), setting)
 
     def _labels(self, p: Floats, y: NDArray[np.int64], p_label: Float64, u: Float64) -> Float64:
         raise AssertionError("each score defines its own")
@@ -122,7 +123,6 @@ class _Randomised(Score):
     """
 
     u: U = "uniform"
-    randomisable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if isinstance(self.u, str):

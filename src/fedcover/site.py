@@ -10,8 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcover import checks
-from fedcover.checks import Floats, Ints, Seed
+from fedcover.checks import Ints, Seed
 from fedcover.errors import FedcoverError
+from fedcover.inputs import listed
+from fedcover.inputs import names as names
+from fedcover.logits import softmax as softmax
 from fedcover.scores import APS, Score
 
 if TYPE_CHECKING:
@@ -30,9 +33,9 @@ class Site:
     scores
         (n,) nonconformity scores V_k of the records' own labels, in [0, 1].
     labels
-        (n,) integer labels in 0..n_classes-1.
+        (n,) class numbers in 0..n_classes-1, or names of classes where `label_names` are given.
     n_classes
-        Number of classes |Y|, the same at every site.
+        Number of classes |Y|, the same at every site; at most a million.
     label_counts
         (n_classes,) label counts M_y that stand for the site's label distribution (eq. 10), for
         example those of its training data. Default: the calibration counts.
@@ -58,7 +61,7 @@ class Site:
     ) -> None:
         self.name = _name(name)
         what = f"site {self.name!r}: "
-        self.n_classes = checks.whole(n_classes, what + "n_classes", 2)
+        self.n_classes = checks.whole(n_classes, what + "n_classes", 2, checks.MOST_CLASSES)
         self.scores = _frozen(checks.unit_scores(scores, what + "scores"))
         if not len(self.scores):
             raise FedcoverError(
@@ -66,16 +69,15 @@ class Site:
                 allowed="at least one calibration record",
                 fix="Leave the site out of `sites`; it can still be a target by its label counts",
             )
-        self.labels = _frozen(
-            checks.labels(labels, self.n_classes, what + "labels", n=len(self.scores))
-        )
+        self.label_names = names(label_names, self.n_classes, what + "label_names")
+        given = (labels, self.n_classes, what + "labels", len(self.scores), self.label_names)
+        self.labels = _frozen(checks.labels(*given))
         self.label_counts = (
             self.calibration_counts
             if label_counts is None
             else _frozen(checks.counts(label_counts, self.n_classes, what + "label_counts"))
         )
         self.score = None if score is None else checked_score(score, what + "score")
-        self.label_names = names(label_names, self.n_classes, what + "label_names")
         self.temperature = checks.real(temperature, what + "temperature", 0, np.inf, open_low=True)
         self._ordered: dict[tuple[int | None, int], tuple[Float64, Ints]] = {}
 
@@ -94,13 +96,17 @@ class Site:
     ) -> Site:
         """A site from (n, C) class probabilities and labels; the score defaults to APS.
 
+        A table with named columns (a pandas DataFrame) names the classes; `label_names` does so
+        otherwise. Labels are class numbers, or text where the classes have names.
+
         The random numbers of a randomised score depend on `seed` and on the site's name, so that
         two sites with one seed do not share them.
         """
         what = f"site {_name(name)!r}: "
         score = APS() if score is None else checked_score(score, what + "score")
         p = checks.probabilities(probs, what + "probs")
-        y = checks.labels(labels, p.shape[1], what + "labels", n=len(p))
+        label_names = _class_names(probs, label_names, p.shape[1], what)
+        y = checks.labels(labels, p.shape[1], what + "labels", len(p), label_names)
         values = score.of_checked(p, y, seed=checks.generator(seed, "site", name))
         return cls(
             name,
@@ -127,9 +133,12 @@ class Site:
         label_names: tuple[str, ...] | list[str] | None = None,
     ) -> Site:
         """A site from (n, C) logits, divided by `temperature` before the softmax."""
+        what = f"site {_name(name)!r}: "
+        p = softmax(logits, temperature, what + "logits")
+        label_names = _class_names(logits, label_names, p.shape[1], what)
         return cls.from_probabilities(
             name,
-            softmax(logits, temperature, f"site {_name(name)!r}: logits"),
+            p,
             labels,
             score,
             seed,
@@ -227,41 +236,6 @@ def checked_federation(sites: Sequence[Site]) -> list[Site]:
     return list(sites)
 
 
-def softmax(logits: ArrayLike, temperature: float = 1.0, what: str = "logits") -> Floats:
-    """Class probabilities from logits, softmax(logits / temperature) row by row."""
-    temperature = checks.real(temperature, "temperature", 0, np.inf, open_low=True)
-    z = checks.logits(logits, what)
-    out = np.empty_like(z)
-    for rows in checks.row_chunks(*z.shape):
-        part = z[rows].astype(np.float64)
-        with np.errstate(over="ignore"):  # a gap beyond the largest number is probability 0
-            part -= part.max(axis=1, keepdims=True)
-            part /= temperature
-        np.exp(part, out=part)
-        out[rows] = part / part.sum(axis=1, keepdims=True)
-    return out
-
-
-def names(
-    given: tuple[str, ...] | list[str] | None, n_classes: int, what: str
-) -> tuple[str, ...] | None:
-    """Names of the classes: as many as classes, all different."""
-    if given is None:
-        return None
-    if not isinstance(given, (tuple, list)):
-        raise FedcoverError(
-            f"{what} is {given!r}", allowed=f"a list of {n_classes} names", fix="Make it a list"
-        )
-    texts = tuple(str(g) for g in given)
-    if len(texts) != n_classes or len(set(texts)) != n_classes:
-        raise FedcoverError(
-            f"{what} has {len(texts)} names, {len(set(texts))} of them different",
-            allowed=f"{n_classes} different names",
-            fix="Give one name per probability column, in their order",
-        )
-    return texts
-
-
 def checked_score(score: Score, what: str) -> Score:
     """A score object; a class or a name is an easy slip."""
     if not isinstance(score, Score):
@@ -280,6 +254,24 @@ def checked_name(name: str, what: str) -> str:
             f"{what} is {name!r}", allowed="a non-empty, printable text", fix="Change the name"
         )
     return name
+
+
+def _class_names(
+    table: ArrayLike, given: tuple[str, ...] | list[str] | None, n_classes: int, what: str
+) -> tuple[str, ...] | None:
+    """The names given, or else those of the table's columns; never in two different orders."""
+    columns = checks.column_names(table)
+    if given is None:
+        return names(columns, n_classes, what + "column names")
+    known = names(given, n_classes, what + "label_names")
+    if known and columns and known != columns and set(known) == set(columns):
+        raise FedcoverError(
+            f"{what}label_names {listed(known, 8)} and the columns {listed(columns, 8)} "
+            "are in different orders",
+            allowed="label_names in the order of the columns",
+            fix="Leave label_names out: the columns name the classes",
+        )
+    return known
 
 
 def _name(name: str) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
+import json
 import re
 from collections import defaultdict
 from html.parser import HTMLParser
@@ -16,7 +18,7 @@ from scipy.stats import t
 
 import fedcover as fc
 from fedcover import demo
-from fedcover.demo import data
+from fedcover.demo import data, leaves
 from fedcover.demo.experiment import OURS
 from fedcover.errors import FedcoverError
 
@@ -161,7 +163,15 @@ def test_terminal_table_equals_results_csv(tiny_run, measured):
     for (_, site), (coverage, _) in measured.items():
         if site == data.SMALL.name:
             assert shown(coverage) in tiny_run.printed
-    for heading in ("rounds", "bytes", "ε", "leave?", "Mercy"):
+    for heading in (
+        "rounds",
+        "bytes",
+        "ε",
+        "leave?",
+        "Mercy",
+        "nothing was sent",
+        "no differential",
+    ):
         assert heading in tiny_run.printed
     assert "report.html" in tiny_run.printed
     assert "…" not in tiny_run.printed, "the table does not fit into 80 columns"
@@ -181,13 +191,74 @@ def test_calibration_files_give_the_coverage_of_the_last_repetition(tiny_run, me
         assert len(site) == h.size
 
 
-def test_page_states_guarantees_reveals_and_how_to_reproduce(page):
-    text = re.sub(r"<[^>]+>", "", page[0]).replace("\N{NO-BREAK SPACE}", " ")
+@pytest.fixture(scope="module")
+def plain(page):
+    """The page as a reader sees it, in order, without the figures."""
+    text = re.sub(r"<svg.*?</svg>|<style.*?</style>|<[^>]+>", "", page[0], flags=re.DOTALL)
+    return html.unescape(text).replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_page_states_guarantees_reveals_and_how_to_reproduce(plain):
     for method in (fc.methods.Local(), fc.methods.Pooled(), fc.methods.DPFedCP()):
         for words in (method.guarantee, method.reveals):
-            assert words[1:] in text.replace("&#39;", "'")
-    assert "fedcover demo --alpha 0.1 --repetitions 2 --seed 1" in text
-    assert f"fedcover {fc.__version__}" in text
+            assert words[1:] in plain
+    assert "fedcover demo --alpha 0.1 --repetitions 2 --seed 1" in plain
+    assert f"fedcover {fc.__version__}" in plain
+
+
+def test_lead_says_simulation_selection_and_no_differential_privacy(plain):
+    lead = plain[: plain.index("Words used here")]
+    for part in ("nothing was sent", "chosen so that", "no differential privacy", "α = 0.1"):
+        assert part in lead
+    assert re.search(r"raw scores leave a hospital with DP-FedCP; but exact label counts do", lead)
+    assert "within one millionth of one record's score" in lead
+    table = plain[plain.index("All methods side by side") : plain.index("Does every hospital")]
+    assert "nothing was sent" in table
+
+
+def test_words_are_explained_before_the_first_table(plain):
+    box = plain[plain.index("Words used here") : plain.index("All methods side by side")]
+    for word in ("α", "Score", "APS", "Round", "Split", "ε", "DP-FedCP"):
+        assert f"{word}\n" in box or f"{word} (" in box
+
+
+def test_officer_reads_who_receives_what_after_the_coverage(plain, page):
+    order = ("Does every hospital", "What leaves each site", "can still give away", "How big are")
+    assert list(map(plain.index, order)) == sorted(map(plain.index, order))
+    assert "no secure aggregation" in plain
+    assert "The site-*.npz beside it hold the records" in plain
+    for table, column in ((page[1].tables[0], 6), (page[1].tables[2], 4)):
+        said = {row[0]: row[column] for row in table[1:]}
+        assert said.pop("Local") == "nothing sent"
+        assert set(said.values()) == {"no guarantee"}
+
+
+def test_every_field_of_the_file_is_named(tiny_run):
+    text = (tiny_run.folder / f"{data.SMALL.name}.json").read_text(encoding="utf-8")
+    named = [field for fields in leaves.IN_THE_FILE.values() for field in fields]
+    assert sorted(named) == sorted(json.loads(text)["calibration"])
+
+
+def test_a_hospital_can_work_out_the_mix_of_the_others(tiny_run):
+    """What the page warns of: own counts and the weights of all give every label mix."""
+    sites = [fc.Site.from_file(tiny_run.folder / f"site-{h.name}.npz") for h in data.HOSPITALS]
+    made = fc.calibrate(sites, 0.1, seed=0)
+    mix = np.array([s.label_counts / len(s) for s in sites])
+    weights = np.array([made[s.name].ratios for s in sites])
+    seen = mix[0] > 0
+    guess = weights[:, seen] * (mix[0, seen] / weights[0, seen])
+    np.testing.assert_allclose(guess, mix[:, seen], atol=1e-9)
+
+
+def test_a_threshold_is_nearly_a_score(tiny_run):
+    sites = [
+        fc.Site.from_file(tiny_run.folder / f"site-{h.name}.npz", seed=0) for h in data.HOSPITALS
+    ]
+    scores = np.concatenate([s.scores for s in sites])
+    for cal in fc.calibrate(sites, 0.1, seed=0).values():
+        found = cal.thresholds[cal.thresholds < 1]
+        assert found.size
+        assert np.abs(found[:, None] - scores).min(axis=1).max() <= 1e-6
 
 
 def test_nothing_on_the_page_names_a_machine(tiny_run, page):

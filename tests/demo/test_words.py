@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +24,7 @@ def results(coverage: dict[str, list[float]], alpha: float = 0.1) -> Results:
     wobble = np.array([-0.004, 0.0, 0.004, 0.002, -0.002])[:, None, None]
     private: Any = SimpleNamespace(shares_scores=False)
     nothing: Any = None
+    made: Any = {data.SMALL.name: SimpleNamespace(options={"gamma": 1e-6}, privacy=None)}
     return Results(
         federation=data.Federation(np.empty((0, 10)), np.empty(0, dtype=np.int64), 0, 0.7),
         alpha=alpha,
@@ -34,9 +36,10 @@ def results(coverage: dict[str, list[float]], alpha: float = 0.1) -> Results:
         bytes_up=np.zeros(len(means)),
         bytes_down=np.zeros(len(means)),
         rounds=np.full(len(means), 6.0),
-        calibrations={},
+        calibrations=dict.fromkeys(coverage, made),
         split=nothing,
         global_threshold=0.9,
+        apart=9e-7,
         too_few=Counter({(LOCAL, "mercy"): 2}),
     )
 
@@ -47,22 +50,58 @@ FLAT = [0.9] * 5
 def test_headline_names_the_hospital_that_global_fails():
     found = results({LOCAL: FLAT, GLOBAL: [0.93, 0.9, 0.9, 0.87, 0.8], OURS: FLAT})
     assert words.headline(found) == (
-        "One threshold for all (Global) gives Mercy 80.0% instead of the promised 90%. "
-        "DP-FedCP gives every hospital its 90%."
+        "One threshold for all (Global) gives Mercy 80.0% on average instead of the promised "
+        "90%. DP-FedCP gives every hospital its 90% on average."
     )
-    first, second = words.reading(found)
-    assert "gives Mercy 80.0% and Riverside 87.0%; Lakeside 93.0% gets more" in first
-    assert "90.0 to 90.0% in 6 rounds" in second
+    first, second, *_ = words.reading(found)
+    assert "on average gives Mercy 80.0% and Riverside 87.0%; Lakeside 93.0% gets more" in first
+    assert "90.0 to 90.0% on average in 6 rounds" in second
     assert "no raw score leaves a site" in second
 
 
 def test_headline_does_not_claim_what_did_not_happen():
     good_global = results({LOCAL: FLAT, GLOBAL: FLAT, OURS: [0.9, 0.9, 0.9, 0.9, 0.85]})
     assert words.headline(good_global) == (
-        "One threshold for all (Global) keeps the promised 90% at every hospital here. "
-        "DP-FedCP gives them 85.0 to 90.0%."
+        "One threshold for all (Global) keeps the promised 90% on average at every hospital here. "
+        "DP-FedCP gives them 85.0 to 90.0% on average."
     )
     assert "falls short at no hospital" in words.reading(good_global)[0]
+
+
+@pytest.mark.parametrize(
+    ("ours", "alone", "text"),
+    [(5.2, 5.6, "smaller sets (5.20"), (5.6, 5.2, "larger sets (5.60"), (5, 5, "sets as large (5")],
+)
+def test_what_ours_buys_over_local_follows_from_the_sizes(ours, alone, text):
+    found = results({LOCAL: FLAT, GLOBAL: FLAT, OURS: FLAT})
+    wobble = np.array([-0.01, 0.01, 0.0, 0.02, -0.02])
+    found.size[:, 0, -1], found.size[:, 2, -1] = alone + wobble, ours - wobble
+    said = words.over_local(found)
+    assert text in said
+    assert f"Local: {alone:.2f}" in said
+    assert "differ by at most 0.00 labels" in said
+
+
+def test_spread_is_called_narrower_only_if_it_is():
+    found = results({LOCAL: FLAT, GLOBAL: FLAT, OURS: FLAT})
+    assert "the same spread" in words.over_local(found)
+    found.coverage[:, 0] += np.array([-0.05, 0.05, 0, 0, 0])[:, None]
+    assert "a narrower spread" in words.over_local(found)
+    found.coverage[:, 2] += np.array([-0.1, 0.1, 0, 0, 0])[:, None]
+    assert "a wider spread" in words.over_local(found)
+
+
+def test_thresholds_are_called_equal_only_if_they_are():
+    found = results({LOCAL: FLAT, GLOBAL: FLAT, OURS: FLAT})
+    assert "differ by at most one millionth in all 5 splits" in words.same_thresholds(found)
+    assert "differ by up to 0.02 in" in words.same_thresholds(replace(found, apart=0.02))
+
+
+def test_no_guarantee_is_not_the_same_as_nothing_sent():
+    found = results({LOCAL: FLAT, GLOBAL: FLAT, OURS: FLAT})
+    found.bytes_up[1:] = 100
+    said = [words.epsilon(found, name) for name in (LOCAL, GLOBAL, OURS)]
+    assert said == ["nothing sent", "no guarantee", "no guarantee"]
 
 
 def test_promise_is_written_with_decimals_only_where_needed():

@@ -144,16 +144,17 @@ def test_count_noise_comes_from_the_operating_system(spy, federation):
         {"gamma": "x"},
         {"participation": 0},
         {"participation": 1.5},
-        {"participation": 0.5},
+        {"solver": "search", "participation": 0.5},
+        {"solver": "newton"},
         {"sites_per_round": 0, "step": 0.1},
-        {"sites_per_round": 2},
+        {"solver": "search", "sites_per_round": 2},
         {"sites_per_round": 2, "participation": 0.5, "step": 0.1},
         {"start": -0.1},
         {"average": "median"},
         {"average": np.array(["tail", "all"])},
         {"mixture": None},
         {"gradient_noise": -1, "step": 0.1},
-        {"gradient_noise": 1.0},
+        {"solver": "search", "gradient_noise": 1.0},
         {"count_noise": -1},
         {"count_noise": float("nan")},
         {"subsample": "no"},
@@ -176,6 +177,23 @@ def test_more_sites_per_round_than_sites(federation):
     method = DPFedCP(step=0.1, sites_per_round=4)
     with pytest.raises(FedcoverError, match="sites_per_round"):
         fc.calibrate(federation(np.random.default_rng(0), n_sites=3), method=method)
+
+
+def test_options_of_algorithm_1_choose_it_and_its_defaults_do_not():
+    assert DPFedCP().solver == "search"
+    assert DPFedCP(rounds=200, local_steps=20, step=1e-3, gamma=1e-6).solver == "search"
+    assert DPFedCP(solver="averaging").solver == "averaging"
+    for option in ({"start": 0.5}, {"step": 0.1}, {"average": "all"}, {"participation": 0.5}):
+        assert DPFedCP(**option).solver == "averaging"
+
+
+def test_algorithm_1_without_a_start_begins_near_the_quantile(federation):
+    sites = federation(np.random.default_rng(5), n_sites=3, least=60, most=90)
+    exact = fc.calibrate(sites, method=fc.methods.EstimatedWeights())
+    near = fc.calibrate(sites, method=DPFedCP(rounds=2, step=1e-6))
+    for name in exact:
+        gap = near[name].thresholds - exact[name].thresholds
+        assert np.abs(gap).max() <= 1 / 16 + 1e-4
 
 
 def test_published_settings():

@@ -18,12 +18,13 @@ def sections():
             ["Method", "Coverage", "Why"],
             [["DP-FedCP", "90.1 ± 0.2\nMercy", "a < b"], ["Local", "1", "x & y"]],
             caption="n = 5",
-            answer="Both work.",
+            answer="Both work.\nBoth cost.",
             strong=["DP-FedCP"],
             text_columns=["Why"],
         ),
         Table("Show more", ["a", "b"], [["1", "2"]], folded=True),
         Plot("How?", "So.", "mix", label_mix(), label_mix(4.0), "Caption.", "Alternative text"),
+        Text("Glossary", terms=[("set", "a list")], boxed=True),
         Text("Words", ["<b>not bold</b>"], [("term", "meaning")], ["fedcover demo", "second"]),
     ]
 
@@ -44,10 +45,12 @@ def test_text_is_escaped(page):
 
 def test_sections_in_order_with_their_parts(page):
     titles = re.findall(r"<h2>(.*?)</h2>|<summary>(.*?)</summary>", page)
-    assert ["".join(t) for t in titles] == ["Methods", "Show more", "How?", "Words"]
+    assert ["".join(t) for t in titles] == ["Methods", "Show more", "How?", "Glossary", "Words"]
     for part in ("Lead.", "Both work.", "Caption.", "<dt>term</dt>", "fedcover demo\nsecond"):
         assert part in page
     assert 'class="fact bad"' in page
+    assert "<p>Both work.</p>\n<p>Both cost.</p>" in page
+    assert page.count('<dl class="boxed">') == page.count("<dl>") == 1
 
 
 def test_narrow_windows_get_cards_and_their_own_figure(page):

@@ -23,11 +23,16 @@ def run(
 
     Parameters
     ----------
-    out : folder for the files; made if it does not exist.
-    alpha : error rate α, one number.
-    repetitions : random splits to average over, at least two.
-    seed : seed of every random choice.
-    console : where the progress bar and the table go.
+    out
+        Folder for the files; made if it does not exist.
+    alpha
+        Error rate α, one number.
+    repetitions
+        Random splits to average over, at least two.
+    seed
+        Seed of every random choice.
+    console
+        Where the progress bar and the table go.
     """
     # Heavy imports wait until the demo is really run.
     from fedcover.demo import experiment, files, page, terminal

@@ -29,8 +29,14 @@ TEST_SIZE = 200
 class Hospital:
     """A site of the demo.
 
-    mix : percentages of the digits 0 to 9 among its patients.
-    size : number of calibration records.
+    Attributes
+    ----------
+    name
+        As in the names of the files.
+    size
+        Number of calibration records.
+    mix
+        Percentages of the digits 0 to 9 among its patients.
     """
 
     name: str
@@ -61,8 +67,16 @@ LABEL_NAMES = tuple(str(digit) for digit in range(10))
 class Federation:
     """Held-out records with the model's probabilities, from which hospitals are drawn.
 
-    probs : (n, 10); labels : (n,). None of these records trained the model.
-    accuracy : share of them whose most likely label is right.
+    Attributes
+    ----------
+    probs, labels
+        (n, 10) and (n,). None of these records trained the model.
+    n_training
+        How many records did.
+    accuracy
+        Share of the held-out records whose most likely label is right.
+    hospitals
+        The sites.
     """
 
     probs: Float64
@@ -76,8 +90,12 @@ class Federation:
 class Split:
     """Rows of the federation's records at each hospital, in the order of the hospitals.
 
-    calibration : no record is at two hospitals.
-    test : records in no calibration set; two hospitals may be tested on the same record.
+    Attributes
+    ----------
+    calibration
+        No record is at two hospitals.
+    test
+        Records in no calibration set; two hospitals may be tested on the same record.
     """
 
     calibration: tuple[Ints, ...]

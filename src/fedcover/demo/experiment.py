@@ -22,20 +22,36 @@ from fedcover.site import Site
 
 Float64 = NDArray[np.float64]
 
-OURS, GLOBAL, LOCAL, PUBLISHED = "DP-FedCP", "Global", "Local", "DP-FedCP as published"
+LOCAL, GLOBAL, ORACLE, ESTIMATED = "Local", "Global", "Oracle weights", "Estimated weights"
+OURS, PUBLISHED = "DP-FedCP", "DP-FedCP as published"
 
 
 @dataclass(frozen=True)
 class Results:
     """What the repetitions gave.
 
-    methods : by name, in the order of the second axis of the arrays.
-    coverage, size : (repetitions, methods, sites) coverage and mean set size on the test records.
-    size_counts : (methods, sites, classes + 1) how many sets had 0, 1, 2, … labels, in all.
-    bytes_up, bytes_down, rounds : (methods,) mean over sites and repetitions.
-    calibrations : of the last repetition, by method and site; `split` are its records.
-    global_threshold : mean threshold of the pooled scores.
-    too_few : by method and site, in how many repetitions there were too few records for α.
+    Attributes
+    ----------
+    federation, alpha, seed
+        What was run.
+    methods
+        By name, in the order of the second axis of the arrays.
+    coverage, size
+        (repetitions, methods, sites) coverage and mean set size on the test records.
+    size_counts
+        (methods, sites, classes + 1) how many sets had 0, 1, 2, … labels, in all.
+    bytes_up, bytes_down, rounds
+        (methods,) mean over sites and repetitions.
+    calibrations
+        Of the last repetition, by method and site.
+    split
+        The records of the last repetition.
+    global_threshold
+        Mean threshold of the pooled scores.
+    apart
+        Largest difference of a threshold of DP-FedCP from that of Estimated weights.
+    too_few
+        By method and site, in how many repetitions there were too few records for α.
     """
 
     federation: data.Federation
@@ -51,6 +67,7 @@ class Results:
     calibrations: dict[str, dict[str, Calibration]]
     split: data.Split
     global_threshold: float
+    apart: float
     too_few: Counter[tuple[str, str]]
 
     @property
@@ -93,8 +110,8 @@ def competitors(fed: data.Federation) -> dict[str, Method]:
     return {
         LOCAL: methods.Local(),
         GLOBAL: methods.Pooled(),
-        "Oracle weights": methods.OracleWeights(priors={h.name: h.prior for h in fed.hospitals}),
-        "Estimated weights": methods.EstimatedWeights(),
+        ORACLE: methods.OracleWeights(priors={h.name: h.prior for h in fed.hospitals}),
+        ESTIMATED: methods.EstimatedWeights(),
         OURS: methods.DPFedCP(),
         PUBLISHED: methods.DPFedCP.paper(),
     }
@@ -113,6 +130,7 @@ class Experiment:
         self._size_counts = np.zeros((*shape, len(data.LABEL_NAMES) + 1), dtype=np.int64)
         self._cost = np.zeros((repetitions, *shape, 3))
         self._thresholds = np.empty(repetitions)
+        self._apart = 0.0
         self._too_few: Counter[tuple[str, str]] = Counter()
         self._last: tuple[data.Split, dict[str, dict[str, Calibration]]] | None = None
 
@@ -147,8 +165,11 @@ class Experiment:
                 self._size[r, m, s] = sets.sizes.mean()
                 self._size_counts[m, s] += np.bincount(sets.sizes, minlength=11)
                 self._cost[r, m, s] = cal.cost.rounds, cal.cost.bytes_up, cal.cost.bytes_down
-                self._too_few[name, site.name] += bool(cal.notes)
+                self._too_few[name, site.name] += any("too few" in n for n in cal.notes)
         self._thresholds[r] = next(iter(found[GLOBAL].values())).thresholds.min()
+        for name, cal in found[OURS].items():
+            differs = np.abs(cal.thresholds - found[ESTIMATED][name].thresholds)
+            self._apart = max(self._apart, float(differs.max()))
         self._last = drawn, found
 
     def results(self) -> Results:
@@ -168,5 +189,6 @@ class Experiment:
             calibrations=self._last[1],
             split=self._last[0],
             global_threshold=float(self._thresholds.mean()),
+            apart=self._apart,
             too_few=+self._too_few,
         )

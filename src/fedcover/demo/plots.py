@@ -36,7 +36,9 @@ def coverage(results: Results) -> Plot:
     unclear = [name for name in found if not short[name] and name not in keepers]
     answer = " ".join(
         [
-            f"With {_and(keepers)}, yes." if keepers else "With no method here for sure.",
+            f"On average, yes with {_and(keepers)}."
+            if keepers
+            else "With no method here for sure.",
             *(f"{name} falls short at {k} of {len(rows)}." for name, k in short.items() if k),
             *([f"{_and(unclear)}: too few splits to say."] if unclear else []),
         ]

@@ -1,4 +1,4 @@
-"""What the demo shows on the terminal: a progress bar, the table, two sentences, where to look."""
+"""What the demo shows on the terminal: a progress bar, the table, its reading, where to look."""
 
 from __future__ import annotations
 
@@ -41,13 +41,17 @@ def show(results: Results, out: Path, console: Console) -> None:
     console.print(
         f"\n[bold]{len(results.hospitals)} hospitals, {results.repetitions} random splits, "
         f"promise 1-α = {words.promise(results.alpha)}[/]  (model accuracy "
-        f"{words.percent(results.federation.accuracy, 0)})"
+        f"{words.percent(results.federation.accuracy, 0)})\n{words.SIMULATION} {words.THE_NAME}\n"
     )
     console.print(_table(results))
     console.print(
-        f"[dim]± is the 95% confidence interval of the mean over {results.repetitions} splits. "
-        f"Coverage is tested on {data.TEST_SIZE} records per hospital and split; {small.title} "
-        f"has {small.size} calibration records. Bytes are those of an average site.[/]\n"
+        f"[dim]± is the 95% confidence interval of the mean over {results.repetitions} splits; a "
+        "split is one random draw of all records. Coverage: how many of "
+        f"{data.TEST_SIZE} test records have their true label in the set; {small.title} has "
+        f"{small.size} calibration records. Labels: mean number in a set, in brackets over all "
+        "hospitals. Round: the server asks, every site answers once. Bytes are those of an average "
+        "site. ε: the measure of differential privacy; none is claimed, so what leaves has no "
+        "guarantee. Score: how surprising a label is to the model, one per record.[/]\n"
     )
     for sentence in words.reading(results):
         console.print(sentence)
@@ -65,9 +69,9 @@ def _table(results: Results) -> Table:
         "method",
         f"coverage %\nat {small}",
         "at lowest\nhospital",
-        f"set size\nat {small}",
+        f"labels\n{small}\n(all)",
         "rounds",
-        "bytes\nper site",
+        "bytes\na site",
         "ε",
         "scores\nleave?",
     ]
@@ -78,13 +82,13 @@ def _table(results: Results) -> Table:
         sizes = results.sizes(name)[results.hospitals.index(data.SMALL)]
         rounds = f"{results.rounds[m]:.0f}"
         table.add_row(
-            name.replace(" ", "\n", 1),
+            name.replace(" ", "\n"),
             _coloured(results, words.at_small(results, name)),
             f"{_coloured(results, worst)}\n[dim]{where.title}[/]",
-            f"{sizes.mean:.2f}\n[dim]all {results.mean_size(name).mean:.2f}[/]",
+            f"{sizes.mean:.2f}\n[dim]({results.mean_size(name).mean:.2f})[/]",
             rounds,
-            f"↑ {words.data_size(results.bytes_up[m])}\n↓ {words.data_size(results.bytes_down[m])}",
-            words.epsilon(results, name),
+            f"↑{words.data_size(results.bytes_up[m])}\n↓{words.data_size(results.bytes_down[m])}",
+            words.epsilon(results, name).replace(" ", "\n"),
             "yes" if method.shares_scores else "no",
         )
     return table

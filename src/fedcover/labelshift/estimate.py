@@ -10,13 +10,18 @@ Both estimators rest on the label-shift assumption: P(x | y) is the same everywh
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcover import checks
-from fedcover.errors import FedcoverError
+from fedcover.errors import FedcoverError, FedcoverWarning
 
 Float64 = NDArray[np.float64]
+
+MOST_STEPS = 10_000
+"""Steps after which EM gives up, with a warning."""
 
 
 def confusion(probs: ArrayLike, labels: ArrayLike) -> NDArray[np.int64]:
@@ -74,21 +79,26 @@ def _em(p: NDArray[np.floating], source: Float64, tolerance: float) -> Float64:
             allowed="predictions that the source's labels can explain",
             fix="Check that probs and source number the classes alike",
         )
-    q = source.copy()
-    for _ in range(10_000):
-        weighted = p[:, seen] * (q[seen] / source[seen])
-        total = weighted.sum(axis=1, keepdims=True)
-        weighted = np.divide(weighted, total, out=np.zeros_like(weighted), where=total > 0)
-        new = np.zeros_like(q)
-        new[seen] = weighted.mean(axis=0, dtype=np.float64)
-        if new.sum() == 0:  # underflow: the records speak against every label left
-            break
-        new /= new.sum()
+    likelihood = p[:, seen].astype(np.float64) / source[seen]
+    heard = likelihood.max(axis=1)
+    likelihood = likelihood[heard > 0] / heard[heard > 0, None]
+    q = source[seen] / source[seen].sum()
+    for _ in range(MOST_STEPS):
+        new = q * ((1 / (likelihood @ q)) @ likelihood) / len(likelihood)
         moved = np.abs(new - q).max()
-        q = new
+        q = new / new.sum()
         if moved <= tolerance:
             break
-    return q
+    else:
+        warnings.warn(
+            f"EM has not settled after {MOST_STEPS} steps (last change {moved:.1g}): the records "
+            "say little about some labels",
+            FedcoverWarning,
+            stacklevel=4,
+        )
+    out = np.zeros(len(source))
+    out[seen] = q
+    return out
 
 
 def _bbse(p: NDArray[np.floating], table: Float64) -> Float64:

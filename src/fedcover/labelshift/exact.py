@@ -10,7 +10,8 @@ equally likely, so a record of label y has the weight
 Pr(S = x) is a coefficient of the generating function Π_i (Σ_y P^i(y) z_y)^{N^i}. Tilting the
 probabilities by e^{θ_y} so that S has mean c·N/(N+1) moves x into the middle of the distribution;
 then few labels allow exact Fourier inversion, and for many the tilt alone is the leading term of
-the saddlepoint expansion (exact when all sites share one label distribution).
+the saddlepoint expansion: exact when all sites share one label distribution, close where a label
+has many records at several sites, and rough (tens of percent) for a label with a handful.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def exact_weights(
     label_counts
         (C,) counts c_y of the calibration labels plus the query's label.
     method
-        "fourier" (exact), "saddlepoint" (relative error of order 1/N), or "auto": exact as long as
+        "fourier" (exact), "saddlepoint" (approximate), or "auto": exact as long as
         the inversion grid is small.
 
     Returns
@@ -109,7 +110,7 @@ def weights_at(
 def _possible(rows: Float64, n: NDArray[np.int64], wanted: Float64, c: NDArray[np.int64]) -> bool:
     """Whether sites and query can have the label counts c: a flow from each to its labels."""
     owners = np.vstack([rows, wanted])
-    if (owners > 0).all():
+    if (owners > 0).all() or c.sum() >= 2**31:  # beyond the flow solver's integers: not checked
         return True
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import maximum_flow

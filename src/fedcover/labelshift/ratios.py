@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcover import checks
+from fedcover.checks import Seed
 from fedcover.errors import FedcoverError
 
 Float64 = NDArray[np.float64]
@@ -62,22 +63,46 @@ def oracle_ratio(priors: ArrayLike, sizes: ArrayLike, target: int | ArrayLike) -
 def effective_size(ratios: ArrayLike, counts: ArrayLike) -> float:
     """(Σ_k w_k)² / Σ_k w_k² over all records: how many equally weighted records they are worth.
 
-    ratios : (C,) likelihood ratios; counts : (C,) number of calibration records of each label.
+    Parameters
+    ----------
+    ratios
+        (C,) weights of a record of each label.
+    counts
+        (C,) numbers of calibration records of each label.
     """
-    w, c = np.asarray(ratios, dtype=np.float64), np.asarray(counts, dtype=np.float64)
+    w, c = _vector(ratios, "ratios"), _vector(counts, "counts")
+    if w.shape != c.shape:
+        raise FedcoverError(
+            f"{len(w)} ratios for {len(c)} counts", allowed="as many of both", fix="One per class"
+        )
     squares = float(c @ w**2)
     return float(c @ w) ** 2 / squares if squares > 0 else 0.0
 
 
-def subsample_sizes(sizes: ArrayLike, rng: np.random.Generator) -> NDArray[np.int64]:
+def subsample_sizes(sizes: ArrayLike, rng: Seed) -> NDArray[np.int64]:
     """N̄^i ∧ N^i with (N̄^i) ~ Multinomial(⌊N/2⌋, N^i/N), the subsample of Theorem 2.2.
 
     The drawn records are nearly i.i.d. from the calibration mixture, which the proof needs. It
     costs half of the data, so no method here uses it unless asked to.
     """
-    n = np.asarray(sizes, dtype=np.int64)
-    drawn = rng.multinomial(n.sum() // 2, n / n.sum())
+    n = checks.counts(sizes, None, "sizes")
+    if n.sum() < 2:
+        raise FedcoverError(
+            "one record in all", allowed="at least two records to take half of", fix="No subsample"
+        )
+    drawn = checks.generator(rng).multinomial(n.sum() // 2, n / n.sum())
     return np.minimum(n, drawn)
+
+
+def _vector(values: ArrayLike, what: str) -> Float64:
+    v = checks.as_float(checks.array(values, what), what).astype(np.float64)
+    if v.ndim != 1 or not (np.isfinite(v) & (v >= 0)).all():
+        raise FedcoverError(
+            f"{what} has shape {v.shape} or an entry that is negative or not finite",
+            allowed="a vector of finite numbers ≥ 0",
+            fix="Give one number per class",
+        )
+    return v
 
 
 def _divide(wanted: Float64, mixture: Float64) -> Float64:

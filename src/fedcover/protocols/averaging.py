@@ -32,7 +32,7 @@ def thresholds(
     gamma: float,
     participation: float,
     sites_per_round: int | None,
-    start: float,
+    start: float | Float64,
     average: str,
     noise: float,
 ) -> Generator[Round, Round, tuple[Float64, Float64]]:
@@ -53,6 +53,8 @@ def thresholds(
     settings = {"local_steps": local_steps, "step": step, "gamma": gamma, "noise": noise}
     for t in range(rounds):
         chosen = _participants(rng, n_sites, participation, sites_per_round)
+        if not len(chosen):  # a round that nobody joins moves nothing
+            continue
         arrays = {"ratios": ratios, "q": q, "alphas": np.asarray(task.alphas)}
         replies = yield {
             task.sites[i]: Message("steps", arrays, {**settings, **subset[i], "share": share[i]})
@@ -74,7 +76,7 @@ def thresholds(
         if average == "all" or (average == "tail" and 2 * t >= rounds - 1):
             kept += 1
             averaged += (mean - averaged) / kept
-    found = np.clip(q if average == "last" else averaged, 0.0, 1.0)
+    found = np.clip(averaged if kept else q, 0.0, 1.0)
     return found, totals.sum(axis=0)
 
 
@@ -88,15 +90,12 @@ def _mixture_weights(totals: Float64, share: Float64, ratios: Float64) -> Float6
 def _participants(
     rng: np.random.Generator, n: int, rate: float, fixed: int | None
 ) -> NDArray[np.intp]:
-    """S_{t+1}: everyone, a fixed number, or each site by chance (drawn again while empty)."""
+    """S_{t+1}: everyone, a fixed number, or each site by chance (perhaps nobody)."""
     if fixed is not None:
         return np.sort(rng.choice(n, size=fixed, replace=False))
     if rate >= 1:
         return np.arange(n)
-    chosen = np.flatnonzero(rng.random(n) < rate)
-    while not len(chosen):
-        chosen = np.flatnonzero(rng.random(n) < rate)
-    return chosen
+    return np.flatnonzero(rng.random(n) < rate)
 
 
 def answer_totals(query: Message, site: Site) -> Message:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fedcover.checks import MOST_RECORDS
 from fedcover.errors import FedcoverError
 from fedcover.labelshift.ratios import likelihood_ratio
+from fedcover.quantile import rounding_slack
 from fedcover.site import Site
 
 Float64 = NDArray[np.float64]
@@ -68,17 +69,31 @@ class Task:
 class Fit:
     """Thresholds of one target, with what they rest on.
 
-    thresholds : (A, C), one row per α, one column per query label.
-    ratios : (C,) weight w_y of a record of each label.
-    mixture : (C,) calibration label mixture.
-    n_records : number of records used; total : the sum W of their weights.
+    Attributes
+    ----------
+    thresholds
+        (A, C), one row per α, one column per query label.
+    ratios
+        (C,) weight w_y of a record of each label.
+    records
+        (C,) calibration records used, by label.
+    total
+        The sum W of their weights.
+    available
+        Number of records before any subsampling.
+    unseen
+        (C,) share of the target's labels that no calibration record has; mostly zeros.
+    counted
+        How many labels the target's own distribution was counted from; None if it was given.
     """
 
     thresholds: Float64
     ratios: Float64
-    mixture: Float64
-    n_records: int
+    records: NDArray[Any]
     total: float
+    available: int
+    unseen: Float64
+    counted: int | None = None
 
 
 Published = Mapping[str, Fit]
@@ -129,40 +144,98 @@ class AtServer:
         return published[target.name]
 
 
+def estimated_guarantee(subsample: bool) -> str:
+    """What sets with estimated label distributions promise."""
+    proof = (
+        "Theorem 2.4, if the label counts come from other data"
+        if subsample
+        else "measured; Theorem 2.4 proves it with subsample=True and label counts from other data"
+    )
+    return (
+        "1-α up to the error of the estimated label distributions, if records of one label look "
+        f"alike at all sites ({proof})"
+    )
+
+
 def ask_all(task: Task, query: Message) -> Round:
     """The same query to every site."""
     return dict.fromkeys(task.sites, query)
 
 
+@dataclass(frozen=True)
+class Counts:
+    """What the sites counted.
+
+    Attributes
+    ----------
+    labels
+        (sites, C) label counts M, which stand for the label distributions.
+    records
+        (sites, C) calibration records by label; the label counts where only noisy ones are known.
+    sizes
+        (sites,) numbers of calibration records N^i.
+    """
+
+    labels: NDArray[np.int64]
+    records: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+
+
 def counts_reply(site: Site) -> Message:
-    """Label counts M^i and calibration size N^i of a site."""
-    return Message("counts", {"label_counts": site.label_counts}, {"size": len(site)})
+    """Label counts M^i of a site, and its calibration counts where they are not the same."""
+    arrays = {"label_counts": site.label_counts}
+    if not np.array_equal(site.label_counts, site.calibration_counts):
+        arrays["records"] = site.calibration_counts
+    return Message("counts", arrays)
 
 
-def read_counts(task: Task, replies: Round) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Label counts (sites, C) and sizes (sites,), checked: a site may be broken or lie."""
-    counts = np.empty((len(task.sites), task.n_classes), dtype=np.int64)
+def read_counts(task: Task, replies: Round) -> Counts:
+    """The counts of all sites, checked: a site may be broken or lie."""
+    labels, records = np.empty((2, len(task.sites), task.n_classes), dtype=np.int64)
     sizes = np.empty(len(task.sites), dtype=np.int64)
     for i, name in enumerate(task.sites):
-        c = replies[name].arrays.get("label_counts", np.empty(0))
-        n = replies[name].numbers.get("size", 0)
-        good = c.shape == (task.n_classes,) and c.dtype.kind in "iu"
-        good = good and bool(((c >= 0) & (c <= MOST_RECORDS)).all() and c.any())
-        if not good or not isinstance(n, (int, np.integer)) or not 1 <= n <= MOST_RECORDS:
+        reply = reply_of(replies, name)
+        sent = reply.arrays
+        labels[i] = _whole_counts(task, name, sent.get("label_counts", np.empty(0)))
+        records[i] = _whole_counts(task, name, sent["records"]) if "records" in sent else labels[i]
+        size = reply.numbers.get("size", int(records[i].sum()))
+        if not isinstance(size, (int, np.integer)) or not 1 <= size <= MOST_RECORDS:
             raise FedcoverError(
-                f"site {name!r} answered with label counts that cannot be",
-                allowed=f"{task.n_classes} whole numbers ≥ 0 and a positive size",
+                f"site {name!r} answered with a size that cannot be",
+                allowed="a whole number of at least 1",
                 fix="Check that site's data, or leave it out",
             )
-        counts[i], sizes[i] = c, n
-    return counts, sizes
+        sizes[i] = size
+    return Counts(labels, records, sizes)
+
+
+def _whole_counts(task: Task, site: str, c: NDArray[Any]) -> NDArray[Any]:
+    good = c.shape == (task.n_classes,) and c.dtype.kind in "iu"
+    if not good or not ((c >= 0) & (c <= MOST_RECORDS)).all() or not c.any():
+        raise FedcoverError(
+            f"site {site!r} answered with label counts that cannot be",
+            allowed=f"{task.n_classes} whole numbers ≥ 0, at least one positive",
+            fix="Check that site's data, or leave it out",
+        )
+    return c
+
+
+def reply_of(replies: Round, site: str) -> Message:
+    """The reply of one site; an error that names it where there is none."""
+    if site not in replies:
+        raise FedcoverError(
+            f"site {site!r} did not answer",
+            allowed="an answer of every site that was asked",
+            fix="Start it and run again, or leave it out",
+        )
+    return replies[site]
 
 
 def read_array(
     replies: Round, site: str, key: str, shape: tuple[int, ...], least: float = -np.inf
 ) -> Float64:
     """A float array of a reply, checked: right shape, finite, not below `least`."""
-    array = replies[site].arrays.get(key, np.empty(0))
+    array = reply_of(replies, site).arrays.get(key, np.empty(0))
     good = array.shape == shape and array.dtype == np.float64 and np.isfinite(array).all()
     if not good or (array < least).any():
         raise FedcoverError(
@@ -173,15 +246,48 @@ def read_array(
     return array
 
 
-def target_distribution(task: Task, target: Target, counts: NDArray[Any]) -> NDArray[Any]:
-    """A target's label distribution or counts: as given, or the sum over its member sites."""
+def target_counts(task: Task, target: Target, counts: NDArray[Any]) -> NDArray[Any]:
+    """A target's label distribution as given, or the label counts of its member sites."""
     if target.distribution is not None:
         return target.distribution
     member = [task.sites.index(name) for name in target.members]
     return counts[member].sum(axis=0)
 
 
-def target_ratios(task: Task, counts: NDArray[Any], sizes: NDArray[np.int64] | None) -> Float64:
+def target_ratios(task: Task, counts: Counts, sizes: NDArray[np.int64] | None) -> Float64:
     """ŵ of every target, (targets, C): eq. (7) with calibration sizes, eq. (10) without."""
-    wanted = [target_distribution(task, target, counts) for target in task.targets]
-    return np.array([likelihood_ratio(counts, w, sizes) for w in wanted])
+    wanted = [target_counts(task, target, counts.labels) for target in task.targets]
+    return np.array([likelihood_ratio(counts.labels, w, sizes) for w in wanted])
+
+
+def weighted_fit(
+    task: Task,
+    target: Target,
+    thresholds: Float64,
+    ratios: Float64,
+    total: float,
+    counts: Counts,
+    used: NDArray[np.int64],
+) -> Fit:
+    """A fit of weighted records; labels about which they say nothing go into every set.
+
+    Those are labels that the target has but no calibration record (eq. 10 gives them weight 0, so
+    their share would silently be missing from the coverage), and labels whose level exceeds the
+    weight of all records, where the quantile is the point mass at 1.
+    """
+    wanted = target_counts(task, target, counts.labels)
+    share = wanted / wanted.sum()
+    by_label = counts.records.sum(axis=0)
+    unseen = np.where(by_label == 0, share, 0.0)
+    keep = 1 - np.asarray(task.alphas)[:, None]
+    slack = rounding_slack(total, int(used.sum()))
+    full = (keep * (total + ratios) > total + slack) | (unseen > 0) | (total <= 0)
+    return Fit(
+        thresholds=np.where(full, 1.0, thresholds),
+        ratios=ratios,
+        records=by_label * (used.sum() / by_label.sum()),
+        total=total,
+        available=int(counts.sizes.sum()),
+        unseen=unseen,
+        counted=None if target.distribution is not None else int(wanted.sum()),
+    )

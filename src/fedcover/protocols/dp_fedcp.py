@@ -10,59 +10,59 @@ quantile then follows in one of two ways:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar, Self
 
 import numpy as np
 
 from fedcover import checks
 from fedcover.errors import FedcoverError
-from fedcover.labelshift.ratios import calibration_mixture, subsample_sizes
+from fedcover.labelshift.ratios import subsample_sizes
 from fedcover.privacy import noise
 from fedcover.protocols import averaging, search
 from fedcover.protocols.base import (
     AtServer,
-    Fit,
+    Float64,
     Message,
     ServerHalf,
     Task,
     ask_all,
     counts_reply,
+    estimated_guarantee,
     read_counts,
     target_ratios,
+    weighted_fit,
 )
 from fedcover.site import Site
-
-PAPER_STEP, PAPER_LOCAL_STEPS = 1e-3, 20
 
 
 @dataclass(frozen=True)
 class DPFedCP(AtServer):
     """DP-FedCP: federated weighted quantiles for all targets, levels and labels in one run.
 
-    Give neither `step` nor `local_steps` for the search, which converges to within `gamma` of the
-    exact weighted quantile (never below it) in a handful of rounds. Give either for Algorithm 1;
-    the other then takes its published value.
+    By default the quantile is found by search, to within `gamma` above the exact one, in a handful
+    of rounds. Setting any option that only Algorithm 1 has (marked *) chooses Algorithm 1.
+    "DP" is the paper's name: without an account of all that is released, no ε is claimed.
 
     Parameters
     ----------
     rounds
         T, at most how many rounds follow the counts.
     local_steps
-        K, gradient steps of a site per round; published: 20.
+        * K, gradient steps of a site per round.
     step
-        η, the step size; published: 1e-3.
+        * η, the step size.
     gamma
         γ. In Algorithm 1 the parameter of the Moreau envelope; in the search the width of the final
         bracket. Either way the quantile is off by at most γ at convergence (Theorem 3.1).
     participation
-        Each site takes part in a round with this probability.
+        * Each site takes part in a round with this probability.
     sites_per_round
-        Or S, a fixed number of sites per round.
+        * Or S, a fixed number of sites per round.
     start
-        q₀ of Algorithm 1, in [0, 1].
+        * q₀, in [0, 1]; without it Algorithm 1 starts from one round of the search.
     average
-        What Algorithm 1 returns: the mean of all iterates ("all", published), of the second half
+        * What is returned: the mean of all iterates ("all", published), of the second half
         ("tail"), or the last iterate ("last").
     subsample
         Use N̄^i ∧ N^i records of each site (Theorem 2.4). Off by default: it serves the proof and
@@ -71,67 +71,79 @@ class DPFedCP(AtServer):
         "calibration" for ŵ by eq. (7) with π_i = N^i/N; "counts" for eq. (10) as printed, which
         equals it when label counts are in proportion to the calibration sizes.
     gradient_noise
-        σ_g, standard deviation of the Gaussian noise a site adds to every gradient of Algorithm 1.
-        Noise alone is no privacy statement: no ε is claimed for it.
+        * σ_g, standard deviation of the Gaussian noise a site adds to every gradient. Noise alone
+        is no privacy statement: no ε is claimed for it.
     count_noise
         σ̄ of the discrete Gaussian noise a site adds to its label counts, which are then cut off
         below at 1 (Algorithm 2).
+    solver
+        "search", "averaging" (Algorithm 1), or "auto" as described above.
     """
 
     rounds: int = 200
-    local_steps: int | None = None
-    step: float | None = None
+    local_steps: int = 20
+    step: float = 1e-3
     gamma: float = 1e-6
     participation: float = 1.0
     sites_per_round: int | None = None
-    start: float = 0.5
+    start: float | None = None
     average: str = "tail"
     subsample: bool = False
     mixture: str = "calibration"
     gradient_noise: float = 0.0
     count_noise: float = 0.0
+    solver: str = "auto"
 
     label: ClassVar[str] = "DP-FedCP"
     shares_scores: ClassVar[bool] = False
+    only_averaging: ClassVar[tuple[str, ...]] = (
+        "local_steps",
+        "step",
+        "participation",
+        "sites_per_round",
+        "start",
+        "average",
+        "gradient_noise",
+    )
 
     def __post_init__(self) -> None:
         checked = {
             "rounds": checks.whole(self.rounds, "rounds", 1),
+            "local_steps": checks.whole(self.local_steps, "local_steps", 1),
+            "step": checks.real(self.step, "step", 0, np.inf, open_low=True),
             "gamma": checks.real(self.gamma, "gamma", 0, 1, open_low=True),
             "participation": checks.real(self.participation, "participation", 0, 1, open_low=True),
-            "start": checks.real(self.start, "start", 0, 1),
             "average": checks.choice(self.average, "average", ["tail", "all", "last"]),
+            "subsample": checks.flag(self.subsample, "subsample"),
             "mixture": checks.choice(self.mixture, "mixture", ["calibration", "counts"]),
             "gradient_noise": checks.real(self.gradient_noise, "gradient_noise", 0, 1e100),
             "count_noise": checks.real(self.count_noise, "count_noise", 0, 1e12),
+            "solver": checks.choice(self.solver, "solver", ["auto", "search", "averaging"]),
         }
-        if self.local_steps is not None:
-            checked["local_steps"] = checks.whole(self.local_steps, "local_steps", 1)
-        if self.step is not None:
-            checked["step"] = checks.real(self.step, "step", 0, np.inf, open_low=True)
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+        if self.start is not None:
+            checked["start"] = checks.real(self.start, "start", 0, 1)
         if self.sites_per_round is not None:
-            checks.whole(self.sites_per_round, "sites_per_round", 1)
+            checked["sites_per_round"] = checks.whole(self.sites_per_round, "sites_per_round", 1)
             if self.participation < 1:
                 raise FedcoverError(
                     "participation and sites_per_round are both set",
                     allowed="one of them",
                     fix="Leave participation at 1.0 for a fixed number of sites",
                 )
-        needs_steps = self.participation < 1 or self.sites_per_round or self.gradient_noise
-        if not isinstance(self.subsample, (bool, np.bool_)):
+        usual = {f.name: f.default for f in fields(self)}
+        special = [n for n in self.only_averaging if getattr(self, n) != usual[n]]
+        if self.solver == "auto":
+            checked["solver"] = "averaging" if special else "search"
+        elif self.solver == "search" and special:
             raise FedcoverError(
-                f"subsample is {self.subsample!r}", allowed="True or False", fix="Change subsample"
+                f"solver='search' with {', '.join(special)}",
+                allowed="options of Algorithm 1 with solver='averaging' only",
+                fix="Drop them, or leave solver out",
             )
-        if self.searches:
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+        if self.solver == "search":
             search.schedule(self.gamma, self.rounds)  # refuses a gamma out of reach
-        if self.searches and needs_steps:
-            raise FedcoverError(
-                "partial participation or gradient noise without step or local_steps",
-                allowed="the search asks every site, and without noise",
-                fix="Give step=1e-3 for Algorithm 1, or drop the option",
-            )
 
     @classmethod
     def paper(cls, start: float = 0.5, **options: object) -> Self:
@@ -139,50 +151,49 @@ class DPFedCP(AtServer):
 
         `start` is q₀, which the paper does not state and which decides the result: these settings
         do not converge. One draw of the N̄ records serves all query labels, where the paper draws
-        anew for each; the law of every single label is the same. Other options override these.
+        anew for each; the law of every single label is the same. A label whose level exceeds the
+        weight of all records gets its exact threshold 1. Other options override these.
         """
         published: dict[str, object] = {
             "rounds": 200,
-            "local_steps": PAPER_LOCAL_STEPS,
-            "step": PAPER_STEP,
+            "local_steps": 20,
+            "step": 1e-3,
             "gamma": 1e-6,
             "average": "all",
             "subsample": True,
             "mixture": "counts",
+            "solver": "averaging",
         }
         return cls(start=start, **{**published, **options})  # type: ignore[arg-type]
 
     @property
-    def searches(self) -> bool:
-        """Whether the quantile is found by search rather than by Algorithm 1."""
-        return self.step is None and self.local_steps is None
-
-    @property
     def most_rounds(self) -> int:
-        if self.searches:
+        if self.solver == "search":
             return 1 + len(search.schedule(self.gamma, self.rounds))
-        return 2 + self.rounds
+        return 2 + self.rounds + (self.start is None)
 
     @property
     def guarantee(self) -> str:
-        promise = (
-            "1-α up to the error of the estimated label distributions (Theorem 2.4), if records of "
-            "one label look alike at all sites (label shift)"
-        )
-        if self.searches:
+        promise = estimated_guarantee(self.subsample)
+        if self.solver == "search":
             return promise
         return promise + "; and only if Algorithm 1 has converged, which nothing here checks"
 
     @property
     def reveals(self) -> str:
-        what = "weighted score counts below" if self.searches else "gradient steps at"
+        searches = self.solver == "search"
+        what = "weighted score counts below" if searches else "gradient steps at"
         noisy = [
             f"{name} with noise {value:g}"
             for name, value in (("counts", self.count_noise), ("gradients", self.gradient_noise))
             if value > 0
         ]
         noise_text = f" ({', '.join(noisy)}; no ε claimed)" if noisy else ", without privacy noise"
-        return f"label counts and {what} query points{noise_text}; no raw score"
+        near = f"; each threshold lies within {self.gamma:g} of one record's score"
+        return (
+            f"every site sent the server its label counts and {what} query points{noise_text}; "
+            f"no raw score{near if searches else ''}"
+        )
 
     def server(self, task: Task) -> ServerHalf:
         if self.sites_per_round is not None and self.sites_per_round > len(task.sites):
@@ -193,37 +204,40 @@ class DPFedCP(AtServer):
             )
         rng = checks.generator(task.seed, "dp-fedcp")
         query = Message("counts", numbers={"count_noise": self.count_noise})
-        counts, sizes = read_counts(task, (yield ask_all(task, query)))
-        by_size = sizes if self.mixture == "calibration" else None
+        counts = read_counts(task, (yield ask_all(task, query)))
+        by_size = counts.sizes if self.mixture == "calibration" else None
         ratios = target_ratios(task, counts, by_size)
-        used = subsample_sizes(sizes, rng) if self.subsample else sizes
+        used = subsample_sizes(counts.sizes, rng) if self.subsample else counts.sizes
         seed = int(rng.integers(2**31))
-        if self.searches:
+        if self.solver == "search":
             found, totals = yield from search.thresholds(
                 task, ratios, used, seed, self.gamma, self.rounds
             )
         else:
+            start: float | Float64 | None = self.start
+            if start is None:
+                start, _ = yield from search.thresholds(task, ratios, used, seed, 1 / 16, 1)
             found, totals = yield from averaging.thresholds(
                 task,
                 ratios,
-                sizes,
+                counts.sizes,
                 used,
                 seed,
                 rng,
                 rounds=self.rounds,
-                local_steps=self.local_steps or PAPER_LOCAL_STEPS,
-                step=self.step or PAPER_STEP,
+                local_steps=self.local_steps,
+                step=self.step,
                 gamma=self.gamma,
                 participation=self.participation,
                 sites_per_round=self.sites_per_round,
-                start=self.start,
+                start=start,
                 average=self.average,
                 noise=self.gradient_noise,
             )
-        cal = calibration_mixture(counts, sizes if by_size is not None else counts.sum(axis=1))
-        n = int(used.sum())
         return {
-            target.name: Fit(found[t], ratios[t], cal, n, float(totals[t]))
+            target.name: weighted_fit(
+                task, target, found[t], ratios[t], float(totals[t]), counts, used
+            )
             for t, target in enumerate(task.targets)
         }
 
@@ -250,4 +264,4 @@ def _counts(query: Message, site: Site) -> Message:
     if sigma == 0:
         return reply
     noisy = site.label_counts + noise.discrete_gaussian(sigma, site.n_classes)
-    return Message("counts", {"label_counts": np.maximum(1, noisy)}, reply.numbers)
+    return Message("counts", {"label_counts": np.maximum(1, noisy)}, {"size": len(site)})

@@ -44,6 +44,6 @@ class Local:
         assert site is not None, "server() has refused targets that are not one site"
         ones = np.ones(task.n_classes)
         sample = WeightedSample(site.scores, np.ones(len(site)))
-        mixture = site.calibration_counts / len(site)
         thresholds = conformal_thresholds(sample, task.alphas, ones)
-        return Fit(thresholds, ones, mixture, len(site), sample.total)
+        records = site.calibration_counts
+        return Fit(thresholds, ones, records, sample.total, len(site), np.zeros(task.n_classes))

@@ -2,7 +2,7 @@
 
 - Unweighted Global (`Pooled`): all scores, equal weights; wrong under label shift.
 - Oracle Weights: the true label distributions are known.
-- Estimated Weights: they are estimated from label counts (eq. 10).
+- Estimated Weights: they are estimated from label counts (eq. 7 with π_i = N^i/N).
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 from fedcover import checks
 from fedcover.errors import FedcoverError
 from fedcover.labelshift.exact import weights_at
-from fedcover.labelshift.ratios import calibration_mixture, oracle_ratio, subsample_sizes
+from fedcover.labelshift.ratios import oracle_ratio, subsample_sizes
 from fedcover.protocols.base import (
     AtServer,
+    Counts,
     Fit,
     Float64,
     Message,
@@ -30,9 +31,12 @@ from fedcover.protocols.base import (
     Task,
     ask_all,
     counts_reply,
+    estimated_guarantee,
     read_counts,
-    target_distribution,
+    reply_of,
+    target_counts,
     target_ratios,
+    weighted_fit,
 )
 from fedcover.quantile import WeightedSample, conformal_thresholds
 from fedcover.site import Site
@@ -40,20 +44,18 @@ from fedcover.site import Site
 
 @dataclass(frozen=True)
 class _Pool:
-    """Everything the sites sent: scores, labels, and who they came from."""
+    """Everything the sites sent: scores and labels of the records used, and all counts."""
 
     scores: Float64
     labels: NDArray[np.int64]
-    label_counts: NDArray[np.int64]  # (sites, C), the counts M
-    sizes: NDArray[np.int64]  # (sites,)
-
-    def counts(self, n_classes: int) -> NDArray[np.int64]:
-        return np.bincount(self.labels, minlength=n_classes).astype(np.int64)
+    counts: Counts
+    used: NDArray[np.int64]  # (sites,) records used of each site
 
 
 class _ByPooling(AtServer):
     """One round: every site sends its scores, labels and counts."""
 
+    subsample: bool = False
     shares_scores: ClassVar[bool] = True
     most_rounds: ClassVar[int] = 1
     reveals: ClassVar[str] = "every raw score and label of every site was sent to the server"
@@ -63,18 +65,18 @@ class _ByPooling(AtServer):
         return self.fit(task, self._pool(task, replies))
 
     def answer(self, query: Message, site: Site) -> Message:
-        sent = counts_reply(site)
         records = {"scores": site.scores, "labels": site.labels}
-        return Message("scores", {**sent.arrays, **records}, sent.numbers)
+        return Message("scores", {**counts_reply(site).arrays, **records})
 
     def fit(self, task: Task, pool: _Pool) -> Published:
         raise AssertionError("each method defines its own")
 
     def _pool(self, task: Task, replies: Round) -> _Pool:
-        label_counts, sizes = read_counts(task, replies)
+        counts = read_counts(task, replies)
+        used = counts.sizes
         scores, labels = [], []
-        for name, size in zip(task.sites, sizes, strict=True):
-            sent = replies[name].arrays
+        for name, size in zip(task.sites, used, strict=True):
+            sent = reply_of(replies, name).arrays
             what = f"scores sent by site {name!r}"
             if not {"scores", "labels"} <= sent.keys():
                 raise FedcoverError(
@@ -89,12 +91,13 @@ class _ByPooling(AtServer):
                 )
             scores.append(v)
             labels.append(checks.labels(sent["labels"], task.n_classes, what, n=len(v)))
-        if getattr(self, "subsample", False):
+        if self.subsample:
             rng = checks.generator(task.seed, "subsample")
-            for i, keep in enumerate(subsample_sizes(sizes, rng)):
+            used = subsample_sizes(used, rng)
+            for i, keep in enumerate(used):
                 pick = rng.permutation(len(scores[i]))[:keep]
                 scores[i], labels[i] = scores[i][pick], labels[i][pick]
-        return _Pool(np.concatenate(scores), np.concatenate(labels), label_counts, sizes)
+        return _Pool(np.concatenate(scores), np.concatenate(labels), counts, used)
 
 
 @dataclass(frozen=True)
@@ -109,26 +112,31 @@ class Pooled(_ByPooling):
     def fit(self, task: Task, pool: _Pool) -> Published:
         ones = np.ones(task.n_classes)
         sample = WeightedSample(pool.scores, np.ones(len(pool.scores)))
-        mixture = pool.counts(task.n_classes) / len(pool.labels)
-        thresholds = conformal_thresholds(sample, task.alphas, ones)
-        fit = Fit(thresholds, ones, mixture, len(pool.scores), sample.total)
+        fit = Fit(
+            thresholds=conformal_thresholds(sample, task.alphas, ones),
+            ratios=ones,
+            records=pool.counts.records.sum(axis=0),
+            total=sample.total,
+            available=len(pool.scores),
+            unseen=np.zeros(task.n_classes),
+        )
         return dict.fromkeys((t.name for t in task.targets), fit)
 
 
 class _Weighted(_ByPooling):
     """Thresholds of the weighted distribution μ̂_y (eq. 8), one per query label."""
 
-    def ratios(self, task: Task, pool: _Pool) -> tuple[Float64, Float64]:
-        """Likelihood ratios (targets, C) and the calibration mixture (C,)."""
+    def ratios(self, task: Task, counts: Counts) -> Float64:
+        """Likelihood ratios (targets, C)."""
         raise AssertionError("each method defines its own")
 
     def fit(self, task: Task, pool: _Pool) -> Published:
-        ratios, mixture = self.ratios(task, pool)
         out = {}
-        for target, w in zip(task.targets, ratios, strict=True):
+        for target, w in zip(task.targets, self.ratios(task, pool.counts), strict=True):
             sample = WeightedSample(pool.scores, w[pool.labels])
-            thresholds = conformal_thresholds(sample, task.alphas, w)
-            out[target.name] = Fit(thresholds, w, mixture, len(pool.scores), sample.total)
+            found = conformal_thresholds(sample, task.alphas, w)
+            fit = weighted_fit(task, target, found, w, sample.total, pool.counts, pool.used)
+            out[target.name] = fit
         return out
 
 
@@ -136,29 +144,39 @@ class _Weighted(_ByPooling):
 class EstimatedWeights(_Weighted):
     """Weighted quantile of pooled scores, with ratios ŵ estimated from label counts.
 
-    subsample : use only N̄^i ∧ N^i records of each site, as in Theorem 2.4. Off by default: it
-        serves the proof and costs half of the data.
+    Parameters
+    ----------
+    subsample
+        Use only N̄^i ∧ N^i records of each site, as in Theorem 2.4. Off by default: it serves the
+        proof and costs half of the data.
     """
 
     subsample: bool = False
     label: ClassVar[str] = "Estimated weights"
-    guarantee: ClassVar[str] = (
-        "1-α up to the error of the estimated label distributions (Theorem 2.4), if records of one "
-        "label look alike at all sites (label shift)"
-    )
 
-    def ratios(self, task: Task, pool: _Pool) -> tuple[Float64, Float64]:
-        mixture = calibration_mixture(pool.label_counts, pool.sizes)
-        return target_ratios(task, pool.label_counts, pool.sizes), mixture
+    def __post_init__(self) -> None:
+        checks.flag(self.subsample, "subsample")
+
+    @property
+    def guarantee(self) -> str:
+        return estimated_guarantee(self.subsample)
+
+    def ratios(self, task: Task, counts: Counts) -> Float64:
+        return target_ratios(task, counts, counts.sizes)
 
 
 @dataclass(frozen=True)
 class OracleWeights(_Weighted):
     """Weighted quantile of pooled scores, with the true label distributions.
 
-    priors : the true P^i, as {site name: (C,)} or a (sites, C) array in the order of the sites.
-    weights : "ratio" for w_y = P*(y)/P_cal(y) (eq. 5), "exact" for the weights of Theorem 2.1.
-    subsample : use only N̄^i ∧ N^i records of each site, as in Theorem 2.2; with "ratio" only.
+    Parameters
+    ----------
+    priors
+        The true P^i, as {site name: (C,)} or a (sites, C) array in the order of the sites.
+    weights
+        "ratio" for w_y = P*(y)/P_cal(y) (eq. 5), "exact" for the weights of Theorem 2.1.
+    subsample
+        Use only N̄^i ∧ N^i records of each site, as in Theorem 2.2; with "ratio" only.
     """
 
     priors: Mapping[str, ArrayLike] | ArrayLike
@@ -168,6 +186,7 @@ class OracleWeights(_Weighted):
 
     def __post_init__(self) -> None:
         checks.choice(self.weights, "weights", ["ratio", "exact"])
+        checks.flag(self.subsample, "subsample")
         if self.subsample and self.weights == "exact":
             raise FedcoverError(
                 "weights='exact' with subsample=True",
@@ -177,15 +196,17 @@ class OracleWeights(_Weighted):
 
     @property
     def guarantee(self) -> str:
+        if_true = (
+            "if the label distributions are as given and records of one label look alike "
+            "at all sites"
+        )
         if self.weights == "exact":
             return (
-                "at least 1-α (Theorem 2.1) if the label distributions are as given and records "
-                "of one label look alike at all sites"
+                f"at least 1-α (Theorem 2.1) {if_true}; with many labels the weights are a "
+                "saddlepoint approximation and the promise is approximate"
             )
-        return (
-            "1-α up to O(log N / N) (Theorem 2.2) if the label distributions are as given and "
-            "records of one label look alike at all sites"
-        )
+        proof = "Theorem 2.2" if self.subsample else "Theorem 2.2 proves it for subsample=True"
+        return f"approximately 1-α ({proof}) {if_true}"
 
     def fit(self, task: Task, pool: _Pool) -> Published:
         fits = super().fit(task, pool)
@@ -194,30 +215,27 @@ class OracleWeights(_Weighted):
         table = self._table(task)
         ordered = np.argsort(pool.scores, kind="stable")
         scores, labels = pool.scores[ordered], pool.labels[ordered]
+        counted = np.bincount(labels, minlength=task.n_classes)
         out = {}
         for target in task.targets:
-            fit = fits[target.name]
-            wanted = self._wanted(task, target, table, pool)
-            thresholds = fit.thresholds.copy()
+            wanted = self._wanted(task, target, table, pool.counts)
+            thresholds = fits[target.name].thresholds.copy()
             for y in np.flatnonzero(wanted > 0):  # others cannot be the query's label
-                seen = pool.counts(task.n_classes)
-                seen[y] += 1
-                p = weights_at(table, pool.sizes, wanted, seen, "auto")
+                seen = counted + (np.arange(task.n_classes) == y)
+                p = weights_at(table, pool.counts.sizes, wanted, seen, "auto")
                 sample = WeightedSample(scores, p[labels])
                 thresholds[:, y] = conformal_thresholds(sample, task.alphas, p[[y]])[:, 0]
-            out[target.name] = replace(fit, thresholds=thresholds)
+            out[target.name] = replace(fits[target.name], thresholds=thresholds)
         return out
 
-    def ratios(self, task: Task, pool: _Pool) -> tuple[Float64, Float64]:
+    def ratios(self, task: Task, counts: Counts) -> Float64:
         table = self._table(task)
-        wanted = [self._wanted(task, t, table, pool) for t in task.targets]
-        ratios = np.array([oracle_ratio(table, pool.sizes, w) for w in wanted])
-        return ratios, calibration_mixture(table, pool.sizes)
+        wanted = [self._wanted(task, t, table, counts) for t in task.targets]
+        return np.array([oracle_ratio(table, counts.sizes, w) for w in wanted])
 
-    def _wanted(self, task: Task, target: Target, table: Float64, pool: _Pool) -> Float64:
+    def _wanted(self, task: Task, target: Target, table: Float64, counts: Counts) -> Float64:
         """P* of the target; of a group, the mixture of its sites by their label counts."""
-        known = table * pool.label_counts.sum(axis=1, keepdims=True)
-        total = target_distribution(task, target, known)
+        total = target_counts(task, target, table * counts.labels.sum(axis=1, keepdims=True))
         return total / total.sum()
 
     def _table(self, task: Task) -> Float64:

@@ -41,12 +41,7 @@ def schedule(gamma: float, rounds: int) -> list[int]:
 
 
 def thresholds(
-    task: Task,
-    ratios: Float64,
-    used: NDArray[np.int64],
-    seed: int,
-    gamma: float,
-    rounds: int,
+    task: Task, ratios: Float64, used: NDArray[np.int64], seed: int, gamma: float, rounds: int
 ) -> Generator[Round, Round, tuple[Float64, Float64]]:
     """Server half: thresholds (targets, A, C) of the distributions μ̂_y, and W of every target."""
     keep = 1 - np.asarray(task.alphas)[:, None]

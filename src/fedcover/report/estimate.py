@@ -19,9 +19,16 @@ MARGIN = 0.1
 class Estimate:
     """Mean over repetitions.
 
-    low, high : 95% confidence interval of the mean (Student's t over repetitions).
-    least, most : the middle 90% of the repetitions: what a single run may give.
-    n : number of repetitions.
+    Attributes
+    ----------
+    mean
+        The mean.
+    low, high
+        95% confidence interval of the mean (Student's t over repetitions).
+    least, most
+        The middle 90% of the repetitions: what a single run may give.
+    n
+        Number of repetitions.
     """
 
     mean: float

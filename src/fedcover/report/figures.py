@@ -43,6 +43,15 @@ def coverage(
 
     Marker: mean over repetitions, by verdict against `target`. Thick bar: confidence interval of
     the mean. Thin line: middle 90% of repetitions.
+
+    Parameters
+    ----------
+    panels
+        By method, one estimate per site.
+    rows
+        Names of the sites.
+    target
+        The promise 1-α.
     """
     lines = -(-len(panels) // columns)
     figure, axes = style.grid(width, _height(width, lines, len(rows)), lines, columns)
@@ -93,9 +102,16 @@ def set_sizes(
 ) -> Figure:
     """How big are the sets? One panel per site, one stacked bar per method.
 
-    panels : by site, (methods, levels) shares of sets of each size class; rows sum to 1.
-    means : by site, mean size per method, written beside the bars.
-    levels : names of the size classes, smallest first; the stronger the colour, the larger.
+    Parameters
+    ----------
+    panels
+        By site, (methods, levels) shares of sets of each size class; rows sum to 1.
+    means
+        By site, mean size per method, written beside the bars.
+    rows
+        Names of the methods.
+    levels
+        Names of the size classes, smallest first; the stronger the colour, the larger.
     """
     lines = -(-len(panels) // columns)
     figure, axes = style.grid(width, _height(width, lines, len(rows)), lines, columns)
@@ -140,8 +156,14 @@ def score_curves(
 ) -> Figure:
     """Do labels differ in difficulty? Distribution of the scores of each label, one panel each.
 
-    scores : by label, the scores of records of that label, in the order of the panels.
-    threshold : one score for all labels; a dot marks the share of each label at or below it.
+    Parameters
+    ----------
+    scores
+        By label, the scores of records of that label, in the order of the panels.
+    threshold
+        One score for all labels; a dot marks the share of each label at or below it.
+    target
+        The promise 1-α.
     """
     lines = -(-len(scores) // columns)
     figure, axes = style.grid(width, 0.55 + 1.25 * lines, lines, columns)

@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 class Fact:
     """A number worth large type.
 
-    tone : "plain", "good" or "bad".
+    Attributes
+    ----------
+    value, label
+        The number, and what it is.
+    tone
+        "plain", "good" or "bad".
     """
 
     value: str
@@ -38,12 +43,23 @@ class Fact:
 
 @dataclass(frozen=True)
 class Text:
-    """Plain paragraphs, then terms with their explanations, then lines of code."""
+    """Plain paragraphs, then terms with their explanations, then lines of code.
+
+    Attributes
+    ----------
+    title
+        Its heading.
+    paragraphs, terms, code
+        The text.
+    boxed
+        Set the terms small, in a box, each beside its explanation: a glossary.
+    """
 
     title: str
     paragraphs: Sequence[str] = ()
     terms: Sequence[tuple[str, str]] = ()
     code: Sequence[str] = ()
+    boxed: bool = False
     kind: ClassVar[str] = "text"
 
 
@@ -51,10 +67,20 @@ class Text:
 class Table:
     """A table; on narrow windows each row becomes a card.
 
-    rows : cells as text; the first names the row. A line break in a cell starts a smaller line.
-    answer : what the table says, in words, above it.
-    strong : names of rows to set off. folded : show it only when asked.
-    text_columns : columns of running text.
+    Attributes
+    ----------
+    title, columns, caption
+        Heading, names of the columns, and what is said below.
+    rows
+        Cells as text; the first names the row. A line break in a cell starts a smaller line.
+    answer
+        What the table says, in words, above it. A line break starts a paragraph.
+    strong
+        Names of rows to set off.
+    folded
+        Show it only when asked.
+    text_columns
+        Columns of running text.
     """
 
     title: str
@@ -72,9 +98,16 @@ class Table:
 class Plot:
     """A figure under its question, with the answer in one sentence and a caption.
 
-    wide, narrow : the same figure drawn for a desktop window and for a phone.
-    alt : what it shows, for readers who cannot see it.
-    name : name of the files written by `save_figures`, and prefix of the ids inside the page.
+    Attributes
+    ----------
+    title, answer, caption
+        The question, its answer, and what is said below.
+    name
+        Name of the files written by `save_figures`, and prefix of the ids inside the page.
+    wide, narrow
+        The same figure drawn for a desktop window and for a phone.
+    alt
+        What it shows, for readers who cannot see it.
     """
 
     title: str
@@ -112,9 +145,20 @@ def write_page(
 
     Parameters
     ----------
-    title : the result in one line. lead : paragraphs below it.
-    facts : key numbers below the lead. kicker : a small line above the title.
-    footer : last line of the page.
+    path
+        The file.
+    title
+        The result in one line.
+    lead
+        Paragraphs below it.
+    sections
+        What follows, in order.
+    facts
+        Key numbers below the lead.
+    kicker
+        A small line above the title.
+    footer
+        Last line of the page.
     """
     import jinja2
 

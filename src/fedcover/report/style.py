@@ -101,8 +101,14 @@ def grid(width: float, height: float, rows: int, columns: int) -> tuple[Figure, 
 def inline_svg(figure: Figure, prefix: str, alt: str) -> str:
     """The figure as an <svg> element for a page: transparent, scalable, in CSS colours.
 
-    prefix : keeps the ids of this drawing apart from those of others on the page.
-    alt : what the figure shows, for readers who cannot see it.
+    Parameters
+    ----------
+    figure
+        What to write.
+    prefix
+        Keeps the ids of this drawing apart from those of others on the page.
+    alt
+        What the figure shows, for readers who cannot see it.
     """
     with matplotlib.rc_context(RC):
         buffer = io.StringIO()

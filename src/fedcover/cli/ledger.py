@@ -1,0 +1,134 @@
+"""`fedcover ledger`: what a site has answered, what it spent, and its budget."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from fedcover.cli.common import out
+from fedcover.errors import FedcoverError, FileError
+from fedcover.privacy.ledger import Ledger
+from fedcover.privacy.ledger_entries import Budget, Entry, LedgerState, digest
+
+EXPORT, EXPORT_VERSION = "fedcover/ledger-export", 1
+
+LedgerPath = Annotated[Path, typer.Argument(help="The site's ledger.")]
+
+ledger_app = typer.Typer(
+    help="A site's privacy budget: what was answered, what it cost, what is left.",
+    no_args_is_help=True,
+)
+
+
+@ledger_app.command()
+def show(path: LedgerPath) -> None:
+    """Every answer and every change of the budget, with ε so far."""
+    state = Ledger(path).state()
+    shown = Table(title=f"{path.name}: ε = {state.spent:.4f} of {state.budget.epsilon:g} spent")
+    for heading in ("when", "query", "what was released", "ε so far", "remaining"):
+        number = heading in ("ε so far", "remaining")
+        shown.add_column(heading, justify="right" if number else "left", no_wrap=number)
+    budget = state.budget
+    for entry in state.entries:
+        budget = entry.budget or budget
+        left = max(0.0, budget.epsilon - entry.spent)
+        cells = [entry.when, _name(entry), _released(entry), f"{entry.spent:.4f}", f"{left:.4f}"]
+        shown.add_row(*(Text(cell) for cell in cells))
+    out.print(shown)
+    out.print(Text(state.words()))
+    out.print("ε composes and does not add: small answers fit in greater number than it seems.")
+
+
+@ledger_app.command()
+def set_budget(
+    path: LedgerPath,
+    epsilon: Annotated[float | None, typer.Option(help="ε of all answers together.")] = None,
+    delta: Annotated[float | None, typer.Option(help="δ at which ε is counted.")] = None,
+    create: Annotated[bool, typer.Option("--create", help="Make a new ledger.")] = False,
+    unit: Annotated[
+        str | None, typer.Option(help="With --create: record (the default) or site.")
+    ] = None,
+    relation: Annotated[
+        str | None, typer.Option(help="With --create: replace (the default) or add-remove.")
+    ] = None,
+) -> None:
+    """Raise or lower the budget, or make a new ledger with --create."""
+    if create:
+        if epsilon is None or delta is None:
+            raise FedcoverError(
+                "a new ledger without epsilon or delta",
+                allowed="both of them",
+                fix="Give --epsilon 2 --delta 1e-5, for example",
+            )
+        budget = Budget(epsilon, delta, unit or "record", relation or "replace")
+        state = Ledger(path, create=budget).state()
+    elif unit is not None or relation is not None or (epsilon is None and delta is None):
+        raise FedcoverError(
+            "--unit or --relation, or nothing to change",
+            allowed="--epsilon or --delta or both; unit and relation of a ledger never change",
+            fix="Give the new budget, or --create to make a new ledger",
+        )
+    else:
+        state = Ledger(path).set_budget(epsilon, delta)
+    out.print(Text(state.words()))
+
+
+@ledger_app.command()
+def export(
+    path: LedgerPath,
+    out_file: Annotated[Path, typer.Option("--out", help="The .json to write.")],
+) -> None:
+    """A statement for the data-protection officer, with every entry and its hash; no replies."""
+    state = Ledger(path).state()
+    part = out_file.with_name(out_file.name + ".part")
+    try:
+        part.write_text(json.dumps(_report(state), indent=1, ensure_ascii=False), encoding="utf-8")
+        part.replace(out_file)
+    except OSError as error:
+        raise FileError(
+            f"{out_file} cannot be written ({error.strerror})",
+            allowed="a file in a folder that can be written to",
+            fix="Choose another --out",
+        ) from None
+    out.print(Text(state.words()))
+    out.print(Text(f"{len(state.entries)} entries written to {out_file}, the last is {state.head}"))
+
+
+def _report(state: LedgerState) -> dict[str, Any]:
+    return {
+        "schema": EXPORT,
+        "version": EXPORT_VERSION,
+        "statement": state.words(),
+        "unit": state.budget.unit,
+        "relation": state.budget.relation,
+        "delta": state.budget.delta,
+        "epsilon_budget": state.budget.epsilon,
+        "epsilon_spent": state.spent,
+        "answers": len(state.answers),
+        "head": state.head,
+        "how_to_check": "The hash of an entry is the SHA-256 of its JSON with sorted keys and no "
+        "spaces; each entry names the hash of the one before. A later export must contain this "
+        "head, or entries were taken back.",
+        "entries": [{"hash": digest(e.text()), "entry": e.facts()} for e in state.entries],
+    }
+
+
+def _name(entry: Entry) -> str:
+    return entry.query_id if entry.query_id is not None else "(budget)"
+
+
+def _released(entry: Entry) -> str:
+    if entry.budget is not None:
+        return f"budget set to ε = {entry.budget.epsilon:g} at δ = {entry.budget.delta:g}"
+    lines = []
+    for event in entry.events:
+        facts = vars(event)
+        noise = f", noise {facts['sigma']:g}" if "sigma" in facts else ", without noise"
+        times = f" ({facts['count']} times)" if facts.get("count", 1) > 1 else ""
+        lines.append(f"{event.what}{times}{noise}")
+    return "; ".join(lines) or "nothing that depends on the data"

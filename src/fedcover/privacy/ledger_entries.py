@@ -1,0 +1,226 @@
+"""What stands in a ledger: a budget, then answers and changes of the budget, chained by hashes.
+
+An entry is one line of canonical JSON. It names its number and the hash of the entry before it, so
+no entry can be edited, removed or moved without breaking every hash after it. An entry holds what
+was asked (a digest), what was charged (privacy events) and the digest of the reply; never data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from typing import Any, get_args
+
+import numpy as np
+
+from fedcover import checks
+from fedcover.errors import FedcoverError
+from fedcover.privacy.events import Event, GaussianRelease
+
+EVENT_TYPES: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Event)}
+
+TOLERANCE = 1e-8
+"""By how much ε may pass the budget: ε is found to 1e-9, and a budget split over several answers
+must fit when the last of them comes."""
+
+START = "0" * 64
+"""What the first entry names as the hash before it."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a site allows to be learned about one unit of its data, over all answers together.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The bound (ε, δ) on all answers ever given.
+    unit
+        Whom it protects: one "record", or the whole "site".
+    relation
+        Against what: "replace" (this unit or another in its place) or "add-remove" (there or not).
+    """
+
+    epsilon: float
+    delta: float
+    unit: str = "record"
+    relation: str = "replace"
+
+    def __post_init__(self) -> None:
+        delta = checks.real(self.delta, "delta", 0, 1, open_low=True)
+        if delta >= 1:
+            raise FedcoverError("delta is 1", allowed="a number in (0, 1)", fix="Try 1e-5")
+        object.__setattr__(self, "delta", delta)
+        object.__setattr__(self, "epsilon", checks.real(self.epsilon, "epsilon", 0, np.inf))
+        checks.choice(self.unit, "unit", ["record", "site"])
+        checks.choice(self.relation, "relation", ["replace", "add-remove"])
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the ledger: an answer, or a budget where `query_id` is None.
+
+    Attributes
+    ----------
+    number
+        Counts from 0.
+    when
+        Time of writing, UTC.
+    spent
+        ε of all answers so far, this one included, at the δ of that time.
+    budget
+        The budget from here on; None for an answer.
+    query_id, query
+        Name of the query, and digest of its content.
+    reply
+        Digest of the reply's bytes.
+    events
+        What the answer released.
+    previous
+        Hash of the entry before.
+    """
+
+    number: int
+    when: str
+    spent: float
+    previous: str
+    budget: Budget | None = None
+    query_id: str | None = None
+    query: str | None = None
+    reply: str | None = None
+    events: tuple[Event, ...] = ()
+
+    def facts(self) -> dict[str, Any]:
+        """The entry as plain values, of which the hash is taken."""
+        events = [event_facts(event) for event in self.events]
+        budget = None if self.budget is None else asdict(self.budget)
+        return {**vars(self), "budget": budget, "events": events}
+
+    def text(self) -> str:
+        """The entry as one line of canonical JSON."""
+        return json.dumps(self.facts(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+@lru_cache(maxsize=1 << 16)
+def entry_from(text: str) -> Entry:
+    """Read what `Entry.text` wrote; ValueError, TypeError, KeyError or the like if it did not.
+
+    The cache keeps an answer quick though it reads the whole ledger: equal text, equal entry.
+    """
+    facts = json.loads(text)
+    events = tuple(event_from(event) for event in facts.pop("events"))
+    budget = facts.pop("budget")
+    entry = Entry(**facts, events=events, budget=None if budget is None else Budget(**budget))
+    if (entry.budget is None) == (entry.query_id is None):
+        raise ValueError("neither an answer nor a budget")
+    return entry
+
+
+def digest(content: bytes | str) -> str:
+    """SHA-256 in hexadecimal."""
+    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
+
+
+def event_facts(event: Event) -> dict[str, Any]:
+    """An event as plain values; `event_from` gives the same event back."""
+    if type(event) not in EVENT_TYPES.values():
+        raise FedcoverError(
+            f"an event is of type {type(event).__name__}",
+            allowed=" or ".join(EVENT_TYPES),
+            fix="Give the events that the protocol emits for this reply",
+        )
+    plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in vars(event).items()}
+    if plain.get("sampled") is not None:
+        plain["sampled"] = [int(size) for size in plain["sampled"]]
+    return {"type": type(event).__name__, **plain}
+
+
+def event_from(facts: dict[str, Any]) -> Event:
+    """The event of `event_facts`."""
+    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in facts.items()}
+    event: Event = EVENT_TYPES[values.pop("type")](**values)
+    return event
+
+
+def checked_event(event: Event) -> Event:
+    """The event as the ledger will read it back, so that what is checked is what is charged."""
+    return event_from(event_facts(event))
+
+
+def merged(events: Sequence[Event]) -> list[Event]:
+    """The same releases with equal ones counted together, so that a long ledger stays quick."""
+    return [
+        replace(event, count=event.count * times) if isinstance(event, GaussianRelease) else event
+        for event, times in Counter(events).items()
+    ]
+
+
+@dataclass(frozen=True)
+class LedgerState:
+    """All that a ledger says at one moment, checked.
+
+    Attributes
+    ----------
+    budget
+        The budget in force.
+    entries
+        Every entry, oldest first.
+    spent
+        ε of all answers together, at the budget's δ.
+    head
+        Hash of the last entry. Kept elsewhere, it shows later that nothing was taken back: a
+        ledger that was replaced by an older copy of itself does not contain it any more.
+    """
+
+    budget: Budget
+    entries: tuple[Entry, ...]
+    spent: float
+    head: str
+
+    @property
+    def answers(self) -> tuple[Entry, ...]:
+        """The entries that are answers."""
+        return tuple(entry for entry in self.entries if entry.query_id is not None)
+
+    @property
+    def events(self) -> list[Event]:
+        """Everything ever released."""
+        return [event for entry in self.entries for event in entry.events]
+
+    @property
+    def remaining(self) -> float:
+        """How far ε is from the budget.
+
+        Not what further answers may cost: ε composes and does not add, so answers that each cost
+        little fit in greater number than this difference suggests.
+        """
+        return max(0.0, self.budget.epsilon - self.spent)
+
+    def answer_to(self, query_id: str) -> Entry | None:
+        """The answer given to a query before, if there was one."""
+        return next((entry for entry in self.entries if entry.query_id == query_id), None)
+
+    def words(self) -> str:
+        """The state in plain words, with what it does not cover."""
+        b, n = self.budget, len(self.answers)
+        whom = "one record" if b.unit == "record" else "the whole site"
+        change = {
+            "replace": f"{whom} is the one it is or another in its place",
+            "add-remove": f"{whom} is in the data or not",
+        }[b.relation]
+        left = f"ε = {self.remaining:.4g} below the budget"
+        if self.spent > b.epsilon + TOLERANCE:
+            left = "more than the budget now in force, so no new query is answered"
+        return (
+            f"Unit of privacy: {whom}; neighbouring relation: {b.relation}. "
+            f"Budget: ε = {b.epsilon:g} at δ = {b.delta:g}. "
+            f"Spent: ε = {self.spent:.4f} at δ = {b.delta:g} by {n} answer{'s' * (n != 1)}, "
+            f"{left}. Knowing every answer in this ledger hardly helps to tell whether {change}: "
+            f"the odds change by a factor of at most e^{self.spent:.4g}, except with probability "
+            f"{b.delta:g}. Not covered: what was released without this ledger, what other sites "
+            "or other models tell about the same people, and the number and times of the queries."
+        )
