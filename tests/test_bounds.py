@@ -549,7 +549,11 @@ def test_federation_bounds_by_hand() -> None:
     assert rows["Theorem 3.1"].value == 1e-6
     assert rows["Theorem 4.3"].value is None
     assert not rows["Theorem 4.3"].vacuous
-    assert "densities=(m, M)" in rows["Theorem 4.3"].note
+    assert "density" in rows["Theorem 4.3"].note
+    assert rows["Theorem 4.1"].value is None
+    assert "1e-07" in rows["Theorem 4.1"].note
+    assert rows["Corollary 4.2"].vacuous
+    assert "not sound" in rows["Theorem 4.4"].note
 
 
 def test_federation_bounds_of_a_target_from_outside_with_densities() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ TRUTH = [1, 2, 0, 1]
 
 @pytest.fixture
 def sets():
-    return fc.PredictionSets(MASK, (0.1, 0.3), ("x", "y|y", "z"))
+    return fc.PredictionSets(MASK, (0.1, 0.3), ("x", "y y", "z"))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ def test_coverage_band_is_clopper_pearson(sets):
 def test_rows_name_the_labels(sets):
     rows = list(sets.rows(ids=["p", "q", "r", "s"]))
     assert len(rows) == 8
-    assert rows[0] == {"id": "p", "alpha": 0.1, "size": 2, "labels": ["x", "y|y"]}
+    assert rows[0] == {"id": "p", "alpha": 0.1, "size": 2, "labels": ["x", "y y"]}
     assert rows[6] == {"id": "r", "alpha": 0.3, "size": 0, "labels": []}
     assert fc.PredictionSets(MASK, (0.1, 0.3)).labels_of(1, 1) == ["1", "2"]
     assert [r["id"] for r in sets.rows()][:5] == [0, 1, 2, 3, 0]
@@ -101,7 +102,8 @@ def test_table_and_csv_hold_the_rows(sets, tmp_path):
         back = list(csv.DictReader(file))
     assert [int(r["size"]) for r in back] == sets.sizes.ravel().tolist()
     assert back[0]["alpha"] == "0.1"
-    assert back[3]["labels"] == "y|y"
+    assert back[3]["labels"] == "y y"
+    assert back[0]["labels"] == "x|y y"
 
 
 @pytest.mark.parametrize(
@@ -119,3 +121,70 @@ def test_as_many_ids_as_records(sets, tmp_path):
     with pytest.raises(fc.FedcoverError, match="ids"):
         sets.to_csv(tmp_path / "x.csv", ids=[1])
     assert not (tmp_path / "x.csv").exists()
+
+
+def test_true_labels_by_name(sets):
+    names = ["y y", "z", "x", "y y"]
+    assert sets.coverage(names).tolist() == sets.coverage(TRUTH).tolist()
+    assert sets.coverage_by_class(np.array(names)) == sets.coverage_by_class(TRUTH)
+    with pytest.raises(fc.FedcoverError, match="'w' is not a class"):
+        sets.coverage(["x", "z", "w", "x"])
+
+
+def test_records_are_indexed_and_iterated(sets):
+    assert sets[0] == [["x", "y y"], ["x"]]
+    assert sets[-1] == [["y y"], []]
+    one = fc.PredictionSets(MASK[:1], (0.1,))
+    assert list(one) == [["0", "1"], ["0", "1", "2"], [], ["1"]]
+
+
+@pytest.mark.parametrize(
+    ("record", "level"), [(4, 0), (-5, 0), (0, 2), (0, -3), (0.5, 0), ("x", 0), (None, 0), (0, "x")]
+)
+def test_no_such_record_or_level(sets, record, level):
+    with pytest.raises(fc.FedcoverError, match=r"record is|level is"):
+        sets.labels_of(record, level)
+    if level == 0:
+        with pytest.raises(fc.FedcoverError, match="record is"):
+            sets[record]
+
+
+def test_a_bar_in_a_class_name_would_make_the_file_ambiguous(tmp_path):
+    sets = fc.PredictionSets(MASK, (0.1, 0.3), ("x", "y|y", "z"))
+    with pytest.raises(fc.FedcoverError, match=r"'y\|y' contains.*to_frame"):
+        sets.to_csv(tmp_path / "sets.csv")
+    assert not any(tmp_path.iterdir())
+    assert next(sets.rows())["labels"] == ["x", "y|y"]
+
+
+@pytest.mark.parametrize("place", ["nowhere/sets.csv", ".", "file/sets.csv", "a" * 300, "a\0b"])
+def test_a_place_that_cannot_be_written(sets, tmp_path, place):
+    (tmp_path / "file").write_text("here")
+    with pytest.raises(fc.FileError, match="Allowed: a file name in a folder that exists"):
+        sets.to_csv(tmp_path / place)
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_failed_write_leaves_the_old_file(sets, tmp_path):
+    class Ids(list):
+        def __getitem__(self, k):
+            if k == 2:
+                raise OSError(28, "No space left on device")
+            return k
+
+    path = tmp_path / "sets.csv"
+    path.write_text("old")
+    with pytest.raises(fc.FileError, match="No space left"):
+        sets.to_csv(path, ids=Ids(range(4)))
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["sets.csv"]
+
+
+def test_links_and_pipes_are_written_through(sets, tmp_path):
+    (tmp_path / "real.csv").write_text("old")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "real.csv")
+    sets.to_csv(tmp_path / "link.csv")
+    assert (tmp_path / "link.csv").is_symlink()
+    assert (tmp_path / "real.csv").read_text().startswith("id,alpha")
+    sets.to_csv("/dev/null")
+    assert not Path("/dev/null").is_file()

@@ -121,6 +121,7 @@ def test_subsets_are_drawn_by_seed_without_replacement():
         ({"labels": ["0", "1"]}, "whole"),
         ({"n_classes": 1}, "n_classes"),
         ({"n_classes": 2.0}, "n_classes"),
+        ({"n_classes": 10**6 + 1}, "n_classes"),
         ({"label_counts": [1]}, "label_counts"),
         ({"label_counts": [1, -1]}, "label_counts"),
         ({"label_counts": [0, 0]}, "label_counts"),
@@ -152,3 +153,45 @@ def test_from_probabilities_wants_a_score_object(score):
 
 def test_whole_numbers_stored_as_floats_are_labels():
     assert fc.Site("a", [0.1, 0.2], [0.0, 1.0], n_classes=2).labels.tolist() == [0, 1]
+
+
+def test_labels_by_name():
+    names = ("ant", "bee", "cat")
+    plain = fc.Site.from_probabilities("a", PROBS, LABELS, seed=0)
+    for given in (np.array(names)[LABELS], [names[y] for y in LABELS]):
+        site = fc.Site.from_probabilities("a", PROBS, given, seed=0, label_names=names)
+        assert np.array_equal(site.scores, plain.scores)
+        assert np.array_equal(site.labels, LABELS)
+    site = fc.Site("a", [0.1, 0.2], ["bee", "ant"], n_classes=2, label_names=["ant", "bee"])
+    assert site.labels.tolist() == [1, 0]
+
+
+def test_a_table_names_the_classes():
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(PROBS, columns=["ant", "bee", "cat"])
+    text = pandas.Series(["ant", "bee", "cat"])[LABELS]
+    site = fc.Site.from_probabilities("a", table, text, seed=0)
+    assert site.label_names == ("ant", "bee", "cat")
+    assert np.array_equal(site.labels, LABELS)
+    logits = np.log(table)
+    assert fc.Site.from_logits("a", logits, text).label_names == ("ant", "bee", "cat")
+    renamed = fc.Site.from_probabilities("a", table, LABELS, label_names=["A", "B", "C"])
+    assert renamed.label_names == ("A", "B", "C")
+    assert fc.Site.from_probabilities("a", pandas.DataFrame(PROBS), LABELS).label_names is None
+    for make in (fc.Site.from_probabilities, fc.Site.from_logits):
+        with pytest.raises(FedcoverError, match="different orders"):
+            make("a", table, LABELS, label_names=["bee", "ant", "cat"])
+
+
+def test_probabilities_given_as_logits_are_noticed():
+    cal = fc.calibrate([fc.Site.from_probabilities("a", PROBS, LABELS)])["a"]
+    for ask in (
+        lambda p: fc.softmax(p),
+        lambda p: fc.Site.from_logits("a", p, LABELS[: len(p)]),
+        lambda p: cal.predict_set(logits=p),
+    ):
+        with pytest.warns(fc.FedcoverWarning, match="look like probabilities already"):
+            ask(PROBS)
+        ask(np.log(PROBS))
+        ask(PROBS[:1])  # a single row may be chance
+        ask(PROBS * 1.1)

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedcover import checks
 from fedcover.calibration import Calibration, Cost
-from fedcover.engines.inprocess import InProcess, Traffic
+from fedcover.engines.base import Engine, Traffic
+from fedcover.engines.inprocess import InProcess
 from fedcover.errors import FedcoverError, FedcoverWarning
 from fedcover.labelshift.ratios import effective_size
 from fedcover.methods import DPFedCP
@@ -27,7 +28,7 @@ def calibrate(
     method: Method | None = None,
     targets: Targets = None,
     privacy: None = None,
-    engine: InProcess | None = None,
+    engine: Engine | None = None,
     seed: int | None = None,
 ) -> dict[str, Calibration]:
     """Calibrate prediction sets for the label distribution of every target.

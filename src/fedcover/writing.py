@@ -47,12 +47,12 @@ def output_folder(path: str | Path) -> Path:
 def replacing(path: str | Path) -> Iterator[TextIO]:
     """A text file to write, which takes the place of `path` when it is complete."""
     path = output_file(path)
-    special = path.exists() and not path.is_file()  # a pipe or a device cannot be replaced
-    path = path if special else path.resolve()  # what a link points to, and not the link
-    part = path if special else path.with_name(path.name + ".part")
     try:
+        special = path.exists() and not path.is_file()  # a pipe or a device cannot be replaced
+        path = path if special else path.resolve()  # what a link points to, and not the link
+        part = path if special else path.with_name(path.name + ".part")
         file = part.open("w", newline="", encoding="utf-8")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links in a circle
         raise unwritable(path, error) from None
     try:
         with file:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedcover import checks
 from fedcover.bounds import coverage, optimisation
+from fedcover.bounds.privacy_claim import theorem_4_4_paper_noise
 from fedcover.bounds.result import Bound
 from fedcover.errors import FedcoverError
 from fedcover.labelshift.ratios import calibration_mixture, likelihood_ratio
@@ -49,8 +50,8 @@ def federation_bounds(
     """The paper's bounds for one target, with estimates from label counts where truth is unknown.
 
     The mixture, the ratios and the smallest label share are those of the sites' label counts, so
-    the values are estimates of the bounds. Theorem 4.1, Corollary 4.2 and Theorem 4.4 are about the
-    settings of Algorithm 1 and not about a federation; `fedcover.bounds` has them.
+    the values are estimates of the bounds. Theorem 4.1, Corollary 4.2 and Theorem 4.4 are taken at
+    the published settings of Algorithm 1, for the query label of the largest ratio.
 
     Parameters
     ----------
@@ -110,6 +111,12 @@ def federation_bounds(
             missing or _many_classes(sites[0].n_classes),
         ),
         _row("Equation 11, repaired", "expected shift distance R", sound, missing),
+        BoundRow(
+            "Lemma 2.3",
+            "coverage lost to wrong ratios: the distance R itself",
+            None,
+            note="needs the true label distributions; equation 11 bounds its expectation",
+        ),
         _row(
             "Theorem 2.4",
             f"{error}, estimated ratios, half of the data",
@@ -122,16 +129,54 @@ def federation_bounds(
             optimisation.theorem_3_1_moreau(gamma),
             "gamma",
         ),
+        *_algorithm_1(sites, ratios, alpha, gamma),
     ]
     meaning = "difference in coverage, DP-FedCP to exact quantile"
     if densities is None:
-        note = "needs bounds on the density of the scores: densities=(m, M)"
+        note = "needs bounds m ≤ f ≤ M on the density of the scores"
         return [*rows, BoundRow("Theorem 4.3", meaning, None, note=note)]
+    if not isinstance(densities, (tuple, list)) or len(densities) != 2:
+        raise FedcoverError(
+            f"densities is {densities!r}", allowed="two numbers (m, M)", fix="(0.1, 9), for example"
+        )
     search = optimisation.theorem_4_3_coverage(
         int(sizes.sum()), own, ratios, mixture, *densities, optimisation_error, gamma
     )
     zero = "infinite: a label with ratio 0" if ratios.min() == 0 else ""
     return [*rows, _row("Theorem 4.3", meaning, search, zero)]
+
+
+def _algorithm_1(sites: list[Site], ratios: Float64, alpha: float, gamma: float) -> list[BoundRow]:
+    """The results about Algorithm 1, at its published settings and from q₀ = 0.5."""
+    heaviest = int(np.argmax(ratios))
+    total = sum(len(s) for s in sites)
+    samples = [
+        (np.append(s.scores, 1.0), np.append(ratios[s.labels], len(s) / total * ratios[heaviest]))
+        for s in sites
+    ]
+    samples = [(v, w) for v, w in samples if w.sum() > 0]
+    weights = np.array([w.sum() for _, w in samples])
+    share = float((weights / weights.sum()).max())
+    zeta = optimisation.heterogeneity(samples, alpha, gamma)
+    run = (0.5, 200, 20, gamma, 0.0, zeta)
+    step, loss = optimisation.corollary_4_2_step(*run), optimisation.corollary_4_2_convergence(*run)
+    noise = theorem_4_4_paper_noise(1.0, 1e-5, 200, 20, len(sites), len(sites), share)
+    says = "excess pinball loss of Algorithm 1, T=200, K=20"
+    return [
+        BoundRow(
+            "Theorem 4.1",
+            says + ", η=0.001",
+            None,
+            note=f"does not apply: it needs η ≤ γ/10 = {gamma / 10:g}",
+        ),
+        _row("Corollary 4.2", f"{says}, η*={step:.2g}", loss, f"heterogeneity ζ = {zeta:.2g}"),
+        BoundRow(
+            "Theorem 4.4",
+            "the paper's privacy claim",
+            None,
+            note=f"claims ε=1, δ=1e-5 at σ_g={noise:.3g}; its proof is not sound",
+        ),
+    ]
 
 
 def _row(result: str, meaning: str, bound: Bound, note: str = "") -> BoundRow:

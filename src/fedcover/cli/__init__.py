@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.panel import Panel
 from rich.text import Text
 
+import fedcover
 from fedcover.cli.bounds import bounds
 from fedcover.cli.calibrate import calibrate
-from fedcover.cli.common import err
+from fedcover.cli.common import err, out
 from fedcover.cli.demo import demo
 from fedcover.cli.evaluate import evaluate
 from fedcover.cli.predict import predict
-from fedcover.errors import FedcoverError, FedcoverWarning
+from fedcover.errors import FedcoverError, FedcoverWarning, FileError
 
 app = typer.Typer(
     help="Prediction sets that keep their promise at every site of a federation.",
@@ -27,6 +28,22 @@ for command in (demo, calibrate, predict, evaluate, bounds):
     app.command()(command)
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        out.print(f"fedcover {fedcover.__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """What stands before the command."""
+
+
 def main() -> None:
     """Run the command line; errors of ours become one clear message and exit status 2."""
     with warnings.catch_warnings():
@@ -34,15 +51,28 @@ def main() -> None:
         try:
             app()
         except FedcoverError as error:
-            text = Text.assemble(
-                f"{error.given}.\n",
-                ("Allowed: ", "bold"),
-                f"{error.allowed}.\n",
-                ("What to do: ", "bold"),
-                f"{error.fix}.",
+            _stop(error)
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+            _stop(
+                FileError(
+                    f"{error.filename or 'a file'} cannot be used ({why})",
+                    allowed="files and folders that can be read and written",
+                    fix="Check the path, the rights and the space left",
+                )
             )
-            err.print(Panel(text, title="fedcover cannot do that", border_style="red"))
-            raise SystemExit(2) from None
+
+
+def _stop(error: FedcoverError) -> NoReturn:
+    text = Text.assemble(
+        f"{error.given}.\n",
+        ("Allowed: ", "bold"),
+        f"{error.allowed}.\n",
+        ("What to do: ", "bold"),
+        f"{error.fix}.",
+    )
+    err.print(Panel(text, title="fedcover cannot do that", border_style="red"))
+    raise SystemExit(2)
 
 
 def _show_warning(message: Any, category: type[Warning], *rest: Any, **more: Any) -> None:

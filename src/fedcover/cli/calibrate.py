@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 import sys
+import unicodedata
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 import fedcover as fc
-from fedcover import checks
 from fedcover.cli.common import (
     Alpha,
     Files,
@@ -20,10 +23,16 @@ from fedcover.cli.common import (
     ScoreOption,
     Seed,
     Temperature,
+    error_rates,
+    known_target,
     make,
     out,
     read_sites,
+    site_files,
+    site_name,
 )
+from fedcover.errors import FedcoverError, FedcoverWarning
+from fedcover.writing import output_folder, unwritable
 
 METHODS: dict[str, type[Any]] = {
     "dp-fedcp": fc.methods.DPFedCP,
@@ -39,7 +48,7 @@ def calibrate(
     alpha: Alpha = [0.1],  # noqa: B006 (typer copies it)
     method: Annotated[str, typer.Option(help=" or ".join(METHODS))] = "dp-fedcp",
     option: Annotated[
-        list[str] | None, typer.Option(help="Option of the method, such as rounds=50.")
+        list[str] | None, typer.Option(help="Option of the method, such as subsample=true.")
     ] = None,
     target: Annotated[
         list[str] | None, typer.Option(help="Site to calibrate for; default every site.")
@@ -51,23 +60,31 @@ def calibrate(
     seed: Seed = None,
 ) -> None:
     """Calibrate every site of a federation from files; writes one .json per target."""
-    checks.alphas(alpha)
+    error_rates(alpha)
     chosen = make(METHODS, method, option, "method")
+    output_folder(out_dir)
+    files = site_files(files)
+    known = [site_name(f) for f in files]
+    targets = [known_target(t, known) for t in target] if target else None
+    _different_files(targets or known)
     sites = read_sites(files, score, score_option, logits, temperature, seed)
-    engine = fc.engines.InProcess(progress=sys.stderr.isatty())
-    cals = fc.calibrate(sites, alpha, chosen, target or None, engine=engine, seed=seed)
-    out_dir.mkdir(parents=True, exist_ok=True)
+    cals = _calibrations(sites, alpha, chosen, targets, seed)
+    try:
+        out_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(out_dir, error) from None
     table = Table(title=f"{chosen.label}: {len(sites)} sites, α = {_levels(alpha)}")
-    for heading in ("target", "records", "worth", "thresholds", "rounds", "sent", "received"):
+    for heading in ("target", "own/all", "worth", "thresholds", "rounds", "sent", "received"):
         justify: Any = "left" if heading == "target" else "right"
-        table.add_column(heading, justify=justify, no_wrap=True)
+        table.add_column(heading, justify=justify, no_wrap=heading != "target")
+    own = {s.name: len(s) for s in sites}
     for name, cal in cals.items():
         cal.save(out_dir / f"{_file_name(name)}.json")
         low, high = float(cal.thresholds.min()), float(cal.thresholds.max())
         span = f"{low:.3f}" if low == high else f"{low:.3f}-{high:.3f}"
         table.add_row(
-            name,
-            str(cal.n_records),
+            Text(name),
+            f"{own[name]}/{cal.n_records}",
             f"{cal.effective_size:.0f}",
             span,
             str(cal.cost.rounds),
@@ -75,9 +92,31 @@ def calibrate(
             f"{cal.cost.bytes_down:,} B",
         )
     out.print(table)
-    out.print(f"One calibration file per target is in {out_dir}.")
+    out.print("own/all: calibration records of the target itself, and those its thresholds use.")
+    for note in dict.fromkeys(note for cal in cals.values() for note in cal.notes):
+        out.print(Text.assemble(("Note: ", "yellow"), note))
+    out.print(Text(f"One calibration file per target is in {out_dir}."))
     out.print(f"Promise: {chosen.guarantee}.")
     out.print(f"What left the sites: {chosen.reveals}. Differential privacy: none.")
+
+
+def _calibrations(
+    sites: list[fc.Site],
+    alpha: list[float],
+    method: Any,
+    targets: Sequence[str] | None,
+    seed: int | None,
+) -> dict[str, fc.Calibration]:
+    """The calibrations; warnings that come back as notes are shown once, as notes."""
+    engine = fc.engines.InProcess(progress=sys.stderr.isatty())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", FedcoverWarning)
+        cals = fc.calibrate(sites, alpha, method, targets, engine=engine, seed=seed)
+    notes = {note for cal in cals.values() for note in cal.notes}
+    for warning in caught:
+        if str(warning.message) not in notes:
+            warnings.warn(warning.message, warning.category, stacklevel=2)
+    return cals
 
 
 def _levels(alpha: list[float]) -> str:
@@ -86,3 +125,17 @@ def _levels(alpha: list[float]) -> str:
 
 def _file_name(target: str) -> str:
     return re.sub(r"[^\w.-]+", "_", target).lstrip(".") or "target"
+
+
+def _different_files(targets: list[str]) -> None:
+    """Refuse targets whose files would overwrite each other, on any system."""
+    seen: dict[str, str] = {}
+    for name in targets:
+        key = unicodedata.normalize("NFC", _file_name(name)).casefold()
+        if seen.setdefault(key, name) != name:
+            raise FedcoverError(
+                f"the calibrations of {seen[key]!r} and {name!r} would both be written to "
+                f"{_file_name(name)}.json",
+                allowed="targets with different file names",
+                fix="Rename one of the site files, or calibrate one at a time with --target",
+            )

@@ -9,10 +9,12 @@ from typing import Annotated, Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 import fedcover as fc
-from fedcover.cli.common import Logits, Seed, out, outputs_for
+from fedcover.cli.common import Logits, PredictSeed, load_calibration, out, outputs_for
 from fedcover.diagnostics import Coverage, coverage_tails
+from fedcover.writing import output_file, replacing
 
 
 def evaluate(
@@ -23,10 +25,12 @@ def evaluate(
     ] = None,
     confidence: Annotated[float, typer.Option(help="Confidence of the bands.")] = 0.95,
     logits: Logits = False,
-    seed: Seed = None,
+    seed: PredictSeed = 0,
 ) -> None:
     """Coverage of the sets on labelled records: overall, by class and by set size."""
-    cal = fc.Calibration.load(calibration)
+    if out_file is not None:
+        output_file(out_file)
+    cal = load_calibration(calibration, data)
     table = outputs_for(cal, data, logits)
     labels = table.require_labels()
     sets = cal.predict_set(table.probs, seed)
@@ -37,12 +41,13 @@ def evaluate(
     }
     for a, level in enumerate(cal.alpha):
         sizes = sets.sizes if len(cal.alpha) == 1 else sets.sizes[a]
-        shown = Table(title=f"{cal.target}, {cal.method}, α = {level:g}: promise {1 - level:g}")
+        title = f"{cal.target}, {cal.method}, α = {level:g}: promise {1 - level:g}"
+        shown = Table(title=Text(title))
         for heading in ("records", "n", "coverage", f"{confidence:.0%} band"):
             shown.add_column(heading, justify="left" if heading == "records" else "right")
         for part, by_level in parts.items():
             for key, c in by_level[a].items():
-                name = _group_name(part, key, cal)
+                name = Text(_group_name(part, key, cal))
                 shown.add_row(name, str(c.n), f"{c.value:.3f}", f"{c.low:.3f} - {c.high:.3f}")
         out.print(shown)
         overall = parts["all"][a]["all"]
@@ -55,7 +60,8 @@ def evaluate(
         }
         mean_size = sets.sizes.mean(axis=-1).tolist()
         body = {"target": cal.target, "alpha": cal.alpha, "mean_size": mean_size, **figures}
-        out_file.write_text(json.dumps(body, indent=1), encoding="utf-8")
+        with replacing(out_file) as file:
+            file.write(json.dumps(body, indent=1))
 
 
 def _verdict(c: Coverage, level: float, cal: fc.Calibration, confidence: float) -> str:

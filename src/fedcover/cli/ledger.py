@@ -111,9 +111,9 @@ def _report(state: LedgerState) -> dict[str, Any]:
         "epsilon_spent": state.spent,
         "answers": len(state.answers),
         "head": state.head,
-        "how_to_check": "The hash of an entry is the SHA-256 of its JSON with sorted keys and no "
-        "spaces; each entry names the hash of the one before. A later export must contain this "
-        "head, or entries were taken back.",
+        "how_to_check": "The hash of an entry is the SHA-256 of its JSON with sorted keys, no "
+        "spaces and ASCII escapes; each entry names the hash of the one before. A later "
+        "export must contain this head, or entries were taken back.",
         "entries": [{"hash": digest(e.text()), "entry": e.facts()} for e in state.entries],
     }
 

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
-import fedcover as fc
-from fedcover.cli.common import Logits, Seed, out, outputs_for
+from fedcover.cli.common import Logits, PredictSeed, load_calibration, out, outputs_for
+from fedcover.writing import output_file
 
 
 def predict(
@@ -19,24 +20,28 @@ def predict(
         Path | None, typer.Option("--out", help="Write the sets as csv; else show ten.")
     ] = None,
     logits: Logits = False,
-    seed: Seed = None,
+    seed: PredictSeed = 0,
 ) -> None:
     """Prediction sets of new records."""
-    cal = fc.Calibration.load(calibration)
-    table = outputs_for(cal, data, logits)
+    if out_file is not None:
+        output_file(out_file)
+    cal = load_calibration(calibration, data)
+    table = outputs_for(cal, data, logits, labels=False)
     sets = cal.predict_set(table.probs, seed)
     if out_file is not None:
         sets.to_csv(out_file, table.ids)
-        out.print(f"{len(sets)} records, {len(cal.alpha)} level(s) written to {out_file}")
+        done = f"{len(sets)} records, {len(cal.alpha)} level(s) written to {out_file}"
+        out.print(Text(done))
     else:
-        shown = Table(title=f"First sets for {cal.target}")
+        shown = Table(title=Text(f"First sets for {cal.target}"))
         for heading in ("record", "α", "size", "labels"):
             shown.add_column(heading)
         for k in range(min(10, len(sets))):
             for a, level in enumerate(cal.alpha):
                 inside = sets.labels_of(k, a)
                 name = table.ids[k] if table.ids else str(k)
-                shown.add_row(name, f"{level:g}", str(len(inside)), ", ".join(inside) or "∅")
+                names = Text(", ".join(inside) or "∅")
+                shown.add_row(Text(name), f"{level:g}", str(len(inside)), names)
         out.print(shown)
     for a, level in enumerate(cal.alpha):
         size = sets.sizes.mean() if len(cal.alpha) == 1 else sets.sizes[a].mean()

@@ -96,9 +96,9 @@ def caveats(results: Results) -> Text:
     terms = [
         (
             "Label counts are exact",
-            "The server learns how many records of each label every hospital has. A rare diagnosis "
-            "is visible even with count 1; the smallest count above zero in the last split was "
-            f"{count}, of digit {label} at {hospital.title}.",
+            f"With every method but {LOCAL} the server learns how many records of each label every "
+            "hospital has. A rare diagnosis is visible even with count 1; the smallest count "
+            f"above zero in the last split was {count}, of digit {label} at {hospital.title}.",
         ),
         (
             "A threshold is nearly one record's score",

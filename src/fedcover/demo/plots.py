@@ -105,7 +105,7 @@ def set_sizes(results: Results) -> Plot:
         f"Share of sets by number of labels, and mean number of labels, over {results.repetitions} "
         f"splits with {data.TEST_SIZE} test records each, α = {results.alpha:g}. Ten labels are "
         "possible. All hospitals: each counted once. Smaller sets are better only where coverage "
-        "is kept: compare with the figure above. No guarantee is made for the size."
+        "is kept: compare with the first figure. No guarantee is made for the size."
     )
     alt = "Mean set size by hospital and method. " + _in_words(
         {

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedcover.protocols.base import Method, Published, Task
+from fedcover.engines.base import Traffic
+from fedcover.protocols.base import Message, Method, Published, Task
 from fedcover.site import Site
 
 if TYPE_CHECKING:
     from rich.progress import Progress
-
-
-@dataclass
-class Traffic:
-    """Rounds of a run, and the payload bytes each site sent (up) and received (down)."""
-
-    rounds: int = 0
-    bytes_up: dict[str, int] = field(default_factory=dict)
-    bytes_down: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -39,21 +31,20 @@ class InProcess:
         server = method.server(task)
         with _bar(self.progress) as bar:
             line = bar.add_task(method.label, total=method.most_rounds) if bar else None
-            try:
-                queries = next(server)
-                while True:
-                    replies = {}
-                    for name, query in queries.items():
-                        reply = method.answer(query, by_name[name])
-                        traffic.bytes_down[name] += query.nbytes
-                        traffic.bytes_up[name] += reply.nbytes
-                        replies[name] = reply
-                    traffic.rounds += 1
-                    if bar and line is not None:
-                        bar.advance(line)
-                    queries = server.send(replies)
-            except StopIteration as done:
-                return done.value, traffic
+            replies: dict[str, Message] | None = None
+            while True:
+                try:
+                    queries = next(server) if replies is None else server.send(replies)
+                except StopIteration as done:
+                    return done.value, traffic
+                replies = {}
+                for name, query in queries.items():
+                    replies[name] = method.answer(query, by_name[name])
+                    traffic.bytes_down[name] += query.nbytes
+                    traffic.bytes_up[name] += replies[name].nbytes
+                traffic.rounds += 1
+                if bar and line is not None:
+                    bar.advance(line)
 
 
 def _bar(show: bool) -> Progress | nullcontext[None]:

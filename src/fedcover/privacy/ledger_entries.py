@@ -209,8 +209,8 @@ class LedgerState:
         b, n = self.budget, len(self.answers)
         whom = "one record" if b.unit == "record" else "the whole site"
         change = {
-            "replace": f"{whom} is the one it is or another in its place",
-            "add-remove": f"{whom} is in the data or not",
+            "replace": f"{whom} is the one it is, not another in its place,",
+            "add-remove": f"{whom} is in the data at all",
         }[b.relation]
         left = f"ε = {self.remaining:.4g} below the budget"
         if self.spent > b.epsilon + TOLERANCE:
@@ -219,8 +219,8 @@ class LedgerState:
             f"Unit of privacy: {whom}; neighbouring relation: {b.relation}. "
             f"Budget: ε = {b.epsilon:g} at δ = {b.delta:g}. "
             f"Spent: ε = {self.spent:.4f} at δ = {b.delta:g} by {n} answer{'s' * (n != 1)}, "
-            f"{left}. Knowing every answer in this ledger hardly helps to tell whether {change}: "
-            f"the odds change by a factor of at most e^{self.spent:.4g}, except with probability "
+            f"{left}. Knowing every answer in this ledger changes the odds that {change} by a "
+            f"factor of at most e^{self.spent:.4g}, except with probability "
             f"{b.delta:g}. Not covered: what was released without this ledger, what other sites "
             "or other models tell about the same people, and the number and times of the queries."
         )
