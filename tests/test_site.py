@@ -178,9 +178,9 @@ def test_a_table_names_the_classes():
     renamed = fc.Site.from_probabilities("a", table, LABELS, label_names=["A", "B", "C"])
     assert renamed.label_names == ("A", "B", "C")
     assert fc.Site.from_probabilities("a", pandas.DataFrame(PROBS), LABELS).label_names is None
-    for make in (fc.Site.from_probabilities, fc.Site.from_logits):
+    for make, given in ((fc.Site.from_probabilities, table), (fc.Site.from_logits, logits)):
         with pytest.raises(FedcoverError, match="different orders"):
-            make("a", table, LABELS, label_names=["bee", "ant", "cat"])
+            make("a", given, LABELS, label_names=["bee", "ant", "cat"])
 
 
 def test_probabilities_given_as_logits_are_noticed():

@@ -103,7 +103,9 @@ def _targets(given: Targets, sites: list[Site]) -> tuple[Target, ...]:
         given = known
     if isinstance(given, str):
         given = [given]
-    if not isinstance(given, (Sequence, Mapping, np.ndarray)):
+    if isinstance(given, np.ndarray) and given.ndim == 1:
+        given = given.tolist()
+    if not isinstance(given, (Sequence, Mapping)):
         raise FedcoverError(
             f"targets is {given!r}",
             allowed="a site's name, a list of names, or a dictionary",

@@ -2,8 +2,9 @@
 
 The numbers are those printed in "Conformal Prediction for Federated Uncertainty Quantification
 Under Label Shift". Formulas are implemented as printed (η* with the 14 of the appendix, not the 13
-of the main text); where a proof does not support one, its docstring says so. N is the number of calibration records of all sites, N^i that of site i, P* the
-target's label distribution, P_cal = Σ_i (N^i/N) P^i the mixture, ŵ_y the likelihood ratio of y.
+of the main text); where a proof does not support one, its docstring says so. N is the number of
+calibration records of all sites, N^i that of site i, P* the target's label distribution,
+P_cal = Σ_i (N^i/N) P^i the mixture, ŵ_y the likelihood ratio of y.
 """
 
 from fedcover.bounds.coverage import (

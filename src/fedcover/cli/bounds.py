@@ -32,7 +32,7 @@ HELPS = {
     "pooled counts": "more labelled records at all sites, above all of the rarest label",
     "finite sample": "more calibration records at any site",
     "largest ratio": "records of the labels that are frequent at {target} and rare at the others",
-    "small sites": "more records at the smallest sites, or leaving these sites out",
+    "small sites": "more records at the smallest sites",
     "no records": "records of the labels that occur at no site",
 }
 """What makes each term smaller, by the names of `fedcover.bounds`."""

@@ -75,6 +75,7 @@ def weights_at(
 ) -> Float64:
     """`exact_weights` for checked input."""
     rows, n = rows[n > 0], n[n > 0]  # a site without records says nothing
+    rows = np.where(rows > 1e-100, rows, 0.0)  # rounding dust, which would overflow below
     seen = c > 0
     foreign = seen & ~(rows > 0).any(axis=0)  # labels that no site can have: the query's alone
     if foreign.any() and c[foreign].sum() == 1 and wanted[foreign] > 0:

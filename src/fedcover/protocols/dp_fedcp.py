@@ -192,7 +192,8 @@ class DPFedCP(AtServer):
         near = f"; each threshold lies within {self.gamma:g} of one record's score"
         return (
             f"every site sent the server its label counts and {what} query points{noise_text}; "
-            f"no raw score{near if searches else ''}"
+            f"no raw score{near if searches else ''}; every site received the label weights of all "
+            "targets, which show their label mixes"
         )
 
     def server(self, task: Task) -> ServerHalf:
