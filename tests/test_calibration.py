@@ -15,7 +15,7 @@ import fedcover as fc
 
 RNG = np.random.default_rng(0)
 PROBS, LABELS = RNG.dirichlet(np.ones(3), 80), RNG.integers(0, 3, 80)
-NAMES = ("Kühe", "b|c", '"d"')
+NAMES = ("Kühe", "b c", '"d"')
 
 
 @pytest.fixture(scope="module")

@@ -257,20 +257,20 @@ def test_whole_numbers_among_logits_are_no_class(tmp_path):
     assert read_outputs(path, logits=True).probs.shape == (2, 2)
 
 
-@pytest.mark.parametrize("change", [(0, 6), (0, 8), (1, 8)], ids=["flags", "method", "central"])
-def test_patched_archives_get_one_clear_error(tmp_path, change):
-    """An encryption flag or an unknown compression in the headers of the archive."""
+@pytest.mark.parametrize(
+    ("offset", "bits", "why"),
+    [(6, 0x01, "RuntimeError"), (6, 0x41, "NotImplementedError"), (8, 0x63, "NotImplementedError")],
+    ids=["encrypted", "strongly encrypted", "unknown compression"],
+)
+def test_patched_archives_get_one_clear_error(tmp_path, offset, bits, why):
     path = tmp_path / "a.npz"
     np.savez(path, probs=PROBS, labels=LABELS)
     data = bytearray(path.read_bytes())
-    central, offset = change
-    at = 0
-    signature = b"PK\x01\x02" if central else b"PK\x03\x04"
-    for mark, shift in ((signature, 0), (b"PK\x01\x02", 2)):
-        at = data.find(mark)
+    for header, shift in ((b"PK\x03\x04", 0), (b"PK\x01\x02", 2)):
+        at = data.find(header)
         while at >= 0:
-            data[at + offset + shift] |= 0x41
-            at = data.find(mark, at + 4)
+            data[at + offset + shift] |= bits
+            at = data.find(header, at + 4)
     path.write_bytes(bytes(data))
-    with pytest.raises(fc.FileError, match="cannot be read"):
+    with pytest.raises(fc.FileError, match=f"cannot be read .{why}"):
         read_outputs(path)

@@ -19,8 +19,11 @@ from fedcover import checks, scores
 from fedcover.checks import Floats, Seed
 from fedcover.errors import FedcoverError, FileError
 from fedcover.prediction import PredictionSets
+from fedcover.privacy.ledger_entries import event_facts, event_from
+from fedcover.privacy.statement import PrivacyStatement
 from fedcover.scores import Score
 from fedcover.site import checked_score, names, softmax
+from fedcover.writing import replacing
 
 Float64 = NDArray[np.float64]
 
@@ -65,7 +68,7 @@ class Calibration:
     cost
         Rounds and bytes.
     privacy
-        None: no differential-privacy statement is made.
+        What is promised about privacy: ε, δ, unit, relation, view, events; None if nothing.
     score, temperature, label_names
         What `predict_set` needs to know about the model's output.
     notes
@@ -84,7 +87,7 @@ class Calibration:
     n_sites: int
     effective_size: float
     cost: Cost
-    privacy: None = None
+    privacy: PrivacyStatement | None = None
     score: Score | None = None
     temperature: float = 1.0
     label_names: tuple[str, ...] | None = None
@@ -122,6 +125,7 @@ class Calibration:
                 allowed="one of them",
                 fix="Give predict_set(probs) or predict_set(logits=...)",
             )
+        self._same_names(probs if logits is None else logits)
         p = softmax(logits, self.temperature) if logits is not None else None
         p = checks.probabilities(probs if p is None else p)  # type: ignore[arg-type]
         self._same_classes(p)
@@ -166,6 +170,15 @@ class Calibration:
             )
         return given if self.score is None else self.score  # type: ignore[return-value]
 
+    def _same_names(self, table: Any) -> None:
+        columns = checks.column_names(table)
+        if columns and self.label_names and columns != self.label_names:
+            raise FedcoverError(
+                f"the columns are {', '.join(columns[:6])}",
+                allowed=f"the calibration's classes in order: {', '.join(self.label_names[:6])}",
+                fix="Order and name the columns as at calibration",
+            )
+
     def _same_classes(self, p: Floats) -> None:
         if p.shape[1] != self.n_classes:
             raise FedcoverError(
@@ -182,22 +195,12 @@ class Calibration:
             "ratios": self.ratios.tolist(),
             "cost": asdict(self.cost),
             "score": self.score.spec() if self.score else None,
+            "privacy": _privacy_facts(self.privacy),
         }
         text = json.dumps(body, sort_keys=True, ensure_ascii=False)
         head = {"schema": SCHEMA, "version": SCHEMA_VERSION, "sha256": _digest(text)}
-        path = Path(path)
-        part = path.with_name(path.name + ".part")
-        whole = json.dumps({**head, "calibration": json.loads(text)}, ensure_ascii=False)
-        try:
-            part.write_text(whole, encoding="utf-8")
-            part.replace(path)
-        except OSError as error:
-            part.unlink(missing_ok=True)
-            raise FileError(
-                f"{path} cannot be written ({error.strerror})",
-                allowed="a file in a folder that exists and has room",
-                fix="Make the folder, or choose another path",
-            ) from None
+        with replacing(path) as file:
+            json.dump({**head, "calibration": json.loads(text)}, file, ensure_ascii=False)
 
     @classmethod
     def load(cls, path: str | Path) -> Calibration:
@@ -254,8 +257,8 @@ class Calibration:
             checks.whole(values[name], name, 1)
         checks.real(values["temperature"], "temperature", 0, np.inf, open_low=True)
         checks.real(values["effective_size"], "effective_size", 0, np.inf)
-        if not isinstance(values["shares_scores"], bool) or values["privacy"] is not None:
-            raise ValueError("shares_scores or privacy")
+        if not isinstance(values["shares_scores"], bool):
+            raise ValueError("shares_scores")
         if not isinstance(values["options"], dict) or not isinstance(values["notes"], list):
             raise ValueError("options or notes")
         spec = values.pop("score")
@@ -268,10 +271,24 @@ class Calibration:
                 "ratios": ratios,
                 "cost": Cost(**values.pop("cost")),
                 "score": None if spec is None else scores.from_spec(spec),
+                "privacy": _privacy_from(values.pop("privacy")),
                 "label_names": names(label_names, limits.shape[1], "label_names"),
                 "notes": tuple(values.pop("notes")),
             }
         )
+
+
+def _privacy_facts(statement: PrivacyStatement | None) -> dict[str, Any] | None:
+    if statement is None:
+        return None
+    return {**vars(statement), "events": [event_facts(e) for e in statement.events]}
+
+
+def _privacy_from(facts: dict[str, Any] | None) -> PrivacyStatement | None:
+    if facts is None:
+        return None
+    events = tuple(event_from(e) for e in facts["events"])
+    return PrivacyStatement(**{**facts, "events": events, "public": tuple(facts["public"])})
 
 
 def _digest(text: str) -> str:

@@ -16,6 +16,7 @@ from fedcover.engines.inprocess import InProcess
 from fedcover.errors import FedcoverError, FedcoverWarning
 from fedcover.labelshift.ratios import effective_size
 from fedcover.methods import DPFedCP
+from fedcover.privacy.statement import Privacy, PrivacyStatement
 from fedcover.protocols.base import Fit, Float64, Method, Target, Task
 from fedcover.site import Site, checked_federation, checked_name
 
@@ -27,7 +28,7 @@ def calibrate(
     alpha: float | Sequence[float] = 0.1,
     method: Method | None = None,
     targets: Targets = None,
-    privacy: None = None,
+    privacy: Privacy | None = None,
     engine: Engine | None = None,
     seed: int | None = None,
 ) -> dict[str, Calibration]:
@@ -46,7 +47,7 @@ def calibrate(
         sites. A dictionary: a new name for a group of sites, ``{"north": ["a", "b"]}``, or for
         label counts or probabilities, ``{"clinic": [10, 0, 3]}``.
     privacy
-        None. No method of this version makes a differential-privacy statement.
+        The budget of the run, for DPFedCP() or Local(); None for no differential privacy.
     engine
         What carries the messages; default in-process.
     seed
@@ -64,11 +65,11 @@ def calibrate(
             allowed="an object from fedcover.methods",
             fix="Write method=fedcover.methods.DPFedCP(), with brackets",
         )
-    if privacy is not None:
+    if privacy is not None and type(privacy) is not Privacy:
         raise FedcoverError(
             f"privacy is {privacy!r}",
-            allowed="None: no method of this version makes a differential-privacy statement",
-            fix="Leave it out; what each method reveals stands in Calibration.reveals",
+            allowed="None, or fedcover.Privacy(epsilon, delta, ...)",
+            fix="Write privacy=fedcover.Privacy(epsilon=2, delta=1e-5), for example",
         )
     if engine is not None and (not hasattr(engine, "run") or isinstance(engine, type)):
         raise FedcoverError(
@@ -86,14 +87,16 @@ def calibrate(
         alphas=alphas,
         targets=_targets(targets, sites),
         seed=seed,
+        privacy=privacy,
     )
+    statement = method.statement(task)  # refuses what cannot be promised, before anything is sent
     published, traffic = (engine or InProcess()).run(method, task, sites)
     by_name = {s.name: s for s in sites}
     out = {}
     for target in task.targets:
         own = by_name.get(target.members[0]) if len(target.members) == 1 else None
         fit = method.conclude(task, published, target, own)
-        out[target.name] = _calibration(task, target, fit, method, traffic, sites)
+        out[target.name] = _calibration(task, target, fit, method, traffic, sites, statement)
     return out
 
 
@@ -148,7 +151,13 @@ def _target(name: str, value: Any, known: list[str], n_classes: int) -> Target:
 
 
 def _calibration(
-    task: Task, target: Target, fit: Fit, method: Method, traffic: Traffic, sites: list[Site]
+    task: Task,
+    target: Target,
+    fit: Fit,
+    method: Method,
+    traffic: Traffic,
+    sites: list[Site],
+    statement: PrivacyStatement | None,
 ) -> Calibration:
     first = sites[0]
     label_names = next((s.label_names for s in sites if s.label_names), None)
@@ -163,7 +172,7 @@ def _calibration(
         method=method.label,
         options=_options(method),
         guarantee=method.guarantee,
-        reveals=method.reveals,
+        reveals=statement.words() if statement else method.reveals,
         shares_scores=method.shares_scores,
         ratios=fit.ratios,
         n_records=round(float(fit.records.sum())),
@@ -174,7 +183,7 @@ def _calibration(
             bytes_up=round(sum(traffic.bytes_up[m] for m in members) / len(members)),
             bytes_down=round(sum(traffic.bytes_down[m] for m in members) / len(members)),
         ),
-        privacy=None,
+        privacy=statement,
         score=first.score,
         temperature=first.temperature,
         label_names=label_names,

@@ -175,7 +175,7 @@ def _wrong_type(values: NDArray[Any], what: str) -> FedcoverError:
     return FedcoverError(
         f"{what} has type {values.dtype}",
         allowed="real numbers",
-        fix="Convert it first, for example with .astype(float)",
+        fix="Convert it first, for example with .astype(float); of a table give the class columns",
     )
 
 

@@ -7,8 +7,10 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fedcover.engines.base import Traffic
-from fedcover.protocols.base import Message, Method, Published, Task
+from fedcover.protocols.base import Message, Method, Published, SecureSum, Task
 from fedcover.site import Site
 
 if TYPE_CHECKING:
@@ -38,13 +40,23 @@ class InProcess:
                 except StopIteration as done:
                     return done.value, traffic
                 replies = {}
-                for name, query in queries.items():
+                rounds = queries.queries if isinstance(queries, SecureSum) else queries
+                for name, query in rounds.items():
                     replies[name] = method.answer(query, by_name[name])
                     traffic.bytes_down[name] += query.nbytes
                     traffic.bytes_up[name] += replies[name].nbytes
+                if isinstance(queries, SecureSum):
+                    replies = {"sum": _summed(list(replies.values()))}
                 traffic.rounds += 1
                 if bar and line is not None:
                     bar.advance(line)
+
+
+def _summed(replies: list[Message]) -> Message:
+    """What a secure sum lets the server see."""
+    keys = replies[0].arrays.keys()
+    arrays = {k: np.sum([r.arrays[k] for r in replies], axis=0) for k in keys}
+    return Message(replies[0].kind, arrays)
 
 
 def _bar(show: bool) -> Progress | nullcontext[None]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fedcover.checks import MOST_RECORDS
 from fedcover.errors import FedcoverError
 from fedcover.labelshift.ratios import likelihood_ratio
+from fedcover.privacy.statement import Privacy, PrivacyStatement
 from fedcover.quantile import rounding_slack
 from fedcover.site import Site
 
@@ -42,6 +43,13 @@ Round = Mapping[str, Message]
 
 
 @dataclass(frozen=True)
+class SecureSum:
+    """A round whose integer replies only ever meet as a sum; it comes back under the name "sum"."""
+
+    queries: Round
+
+
+@dataclass(frozen=True)
 class Target:
     """Whose label distribution the sets are for.
 
@@ -63,6 +71,7 @@ class Task:
     alphas: tuple[float, ...]
     targets: tuple[Target, ...]
     seed: int | None = None
+    privacy: Privacy | None = None
 
 
 @dataclass(frozen=True)
@@ -97,7 +106,7 @@ class Fit:
 
 
 Published = Mapping[str, Fit]
-ServerHalf = Generator[Round, Round, Published]
+ServerHalf = Generator[Round | SecureSum, Round, Published]
 
 
 class Method(Protocol):
@@ -132,13 +141,29 @@ class Method(Protocol):
         """The site half."""
         ...
 
+    def statement(self, task: Task) -> PrivacyStatement | None:
+        """What the run promises about privacy; None if nothing. Refuses what it cannot promise."""
+        ...
+
     def conclude(self, task: Task, published: Published, target: Target, site: Site | None) -> Fit:
         """The last step, at the target's own site (None if the target is not one site)."""
         ...
 
 
 class AtServer:
-    """For methods whose server publishes every target's fit: a site just takes its own."""
+    """For methods whose server publishes every target's fit: a site just takes its own.
+
+    Without more, such a method promises no privacy.
+    """
+
+    def statement(self, task: Task) -> PrivacyStatement | None:
+        if task.privacy is not None:
+            raise FedcoverError(
+                f"privacy with method {getattr(self, 'label', type(self).__name__)}",
+                allowed="privacy with DPFedCP(), or with Local(), where nothing leaves a site",
+                fix="Change the method, or leave privacy out",
+            )
+        return None
 
     def conclude(self, task: Task, published: Published, target: Target, site: Site | None) -> Fit:
         return published[target.name]

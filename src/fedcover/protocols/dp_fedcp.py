@@ -19,7 +19,8 @@ from fedcover import checks
 from fedcover.errors import FedcoverError
 from fedcover.labelshift.ratios import subsample_sizes
 from fedcover.privacy import noise
-from fedcover.protocols import averaging, search
+from fedcover.privacy.statement import PrivacyStatement
+from fedcover.protocols import averaging, private, search
 from fedcover.protocols.base import (
     AtServer,
     Float64,
@@ -78,6 +79,9 @@ class DPFedCP(AtServer):
         below at 1 (Algorithm 2).
     solver
         "search", "averaging" (Algorithm 1), or "auto" as described above.
+    mode
+        With `privacy`: "balanced" aims at 1-α on average over the noise, "guaranteed" raises the
+        level by one standard deviation of the noise, so that noise costs set size, not coverage.
     """
 
     rounds: int = 200
@@ -93,6 +97,7 @@ class DPFedCP(AtServer):
     gradient_noise: float = 0.0
     count_noise: float = 0.0
     solver: str = "auto"
+    mode: str = "balanced"
 
     label: ClassVar[str] = "DP-FedCP"
     shares_scores: ClassVar[bool] = False
@@ -119,6 +124,7 @@ class DPFedCP(AtServer):
             "gradient_noise": checks.real(self.gradient_noise, "gradient_noise", 0, 1e100),
             "count_noise": checks.real(self.count_noise, "count_noise", 0, 1e12),
             "solver": checks.choice(self.solver, "solver", ["auto", "search", "averaging"]),
+            "mode": checks.choice(self.mode, "mode", list(private.MARGIN)),
         }
         if self.start is not None:
             checked["start"] = checks.real(self.start, "start", 0, 1)
@@ -196,6 +202,17 @@ class DPFedCP(AtServer):
             "targets, which show their label mixes"
         )
 
+    def statement(self, task: Task) -> PrivacyStatement | None:
+        if task.privacy is None:
+            return None
+        if self.solver == "averaging" or self.count_noise or self.subsample:
+            raise FedcoverError(
+                "privacy together with options of Algorithm 1, count_noise or subsample",
+                allowed="privacy with DPFedCP() and its mode",
+                fix="The noise follows from privacy; drop the other options",
+            )
+        return private.statement(task, task.privacy)
+
     def server(self, task: Task) -> ServerHalf:
         if self.sites_per_round is not None and self.sites_per_round > len(task.sites):
             raise FedcoverError(
@@ -203,6 +220,8 @@ class DPFedCP(AtServer):
                 allowed=f"a whole number from 1 to {len(task.sites)}",
                 fix="Ask for fewer sites per round",
             )
+        if task.privacy is not None:
+            return (yield from private.fits(task, task.privacy, self.mode))
         rng = checks.generator(task.seed, "dp-fedcp")
         query = Message("counts", numbers={"count_noise": self.count_noise})
         counts = read_counts(task, (yield ask_all(task, query)))
@@ -252,9 +271,13 @@ class DPFedCP(AtServer):
                 return averaging.answer_totals(query, site)
             case "steps":
                 return averaging.answer_steps(query, site)
+            case "private-counts":
+                return private.answer_counts(query, site)
+            case "private-histogram":
+                return private.answer_histogram(query, site)
         raise FedcoverError(
             f"query {query.kind!r} is unknown",
-            allowed="counts, mass, totals, steps",
+            allowed="counts, mass, totals, steps, private-counts, private-histogram",
             fix="Server and site run different versions of fedcover",
         )
 

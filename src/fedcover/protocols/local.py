@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from fedcover.errors import FedcoverError
+from fedcover.privacy.statement import PrivacyStatement
 from fedcover.protocols.base import Fit, Message, Published, ServerHalf, Target, Task
 from fedcover.quantile import WeightedSample, conformal_thresholds
 from fedcover.site import Site
@@ -36,6 +37,11 @@ class Local:
                 )
         return {}
         yield {}  # makes this a generator; Local needs no round
+
+    def statement(self, task: Task) -> PrivacyStatement | None:
+        if task.privacy is None:
+            return None
+        return PrivacyStatement(**{**vars(task.privacy), "epsilon": 0.0})
 
     def answer(self, query: Message, site: Site) -> Message:
         raise AssertionError("Local sends no query")

@@ -1,0 +1,78 @@
+"""What is promised about privacy: asked for as `Privacy`, stated in full as `PrivacyStatement`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedcover import checks
+from fedcover.privacy.events import Event
+
+UNITS, RELATIONS, VIEWS = ("record", "site"), ("replace", "add-remove"), ("server", "secure-sum")
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """A budget of differential privacy, and what it is about.
+
+    Attributes
+    ----------
+    epsilon, delta
+        The budget of one run, everything it releases included.
+    unit
+        What is protected: one "record", or all data of one "site".
+    relation
+        Neighbouring data sets differ by one unit that is "replace"d, or by one that is there or
+        not ("add-remove").
+    view
+        Whom it holds against: a "server" that sees each site's messages, or one that sees only a
+        "secure-sum" of them. The server view is the stronger promise and needs more noise.
+    """
+
+    epsilon: float
+    delta: float
+    unit: str = "record"
+    relation: str = "replace"
+    view: str = "server"
+
+    def __post_init__(self) -> None:
+        least = type(self) is Privacy  # a request must leave room for noise; a statement may be 0
+        checks.real(self.epsilon, "epsilon", 0, float("inf"), open_low=least)
+        checks.real(self.delta, "delta", 0, 0.5, open_low=True)
+        checks.choice(self.unit, "unit", UNITS)
+        checks.choice(self.relation, "relation", RELATIONS)
+        checks.choice(self.view, "view", VIEWS)
+
+
+@dataclass(frozen=True)
+class PrivacyStatement(Privacy):
+    """What holds for a run: ε of all that was released, and what is not covered.
+
+    Attributes
+    ----------
+    events
+        Everything that was released with noise.
+    public
+        Data-dependent facts that travelled without noise because they are taken as public.
+    """
+
+    events: tuple[Event, ...] = ()
+    public: tuple[str, ...] = ()
+
+    def words(self) -> str:
+        """The statement in plain words, with what is not protected."""
+        who = {
+            "server": "a server that sees every message of every site",
+            "secure-sum": "a server that sees only sums over all sites",
+        }[self.view]
+        change = "replacing" if self.relation == "replace" else "adding or removing"
+        unit = "one record" if self.unit == "record" else "all data of one site"
+        if not self.events:
+            return "Nothing that depends on the data left a site (ε = 0)."
+        taken = f" Taken as public: {', '.join(self.public)}." if self.public else ""
+        return (
+            f"(ε = {self.epsilon:.4g}, δ = {self.delta:g})-differentially private against {who}, "
+            f"and anyone who sees the thresholds: {change} {unit} changes the probability of "
+            f"anything they see by at most a factor e^ε, up to δ.{taken} Not protected: that a "
+            "site takes part, what several records of one person reveal about that person together, "
+            "and what other runs on the same data add."
+        )

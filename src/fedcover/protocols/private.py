@@ -1,0 +1,316 @@
+"""DP-FedCP with record-level differential privacy: three noisy rounds for all levels and labels.
+
+Iterating pays for every step, so the private form asks for few numbers and makes the most of them:
+
+1. label counts with discrete Gaussian noise give the ratios ŵ, which from then on are public;
+2. the weighted scores of every target as a coarse histogram, Σ_k ŵ_{Y_k} 1{V_k in bin}: a record
+   sits in one bin, so noise does not grow with their number, and all α and labels share it;
+3. the same again, or zoomed in where a single bin holds too much of the mass.
+
+All values are integers and so is the noise. The distribution function is the posterior mean of
+independent increments given the noisy bins, made monotone; its posterior deviation is known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcover.errors import FedcoverError
+from fedcover.privacy import accounting, noise
+from fedcover.privacy.events import Event, GaussianRelease
+from fedcover.privacy.statement import Privacy, PrivacyStatement
+from fedcover.protocols.base import (
+    Fit,
+    Float64,
+    Message,
+    Published,
+    Round,
+    SecureSum,
+    Task,
+    ask_all,
+    reply_of,
+    target_counts,
+)
+from fedcover.site import Site
+
+COUNT_SCALE = 64
+"""Counts are multiplied by this before integer noise, so that the noise is many units wide."""
+
+WEIGHT_SCALE = 1 << 14
+"""The largest weight ŵ as an integer; smaller ones in proportion."""
+
+BUDGET_SHARES = (1.0, 6.0, 10.0)
+"""Parts of the budget for counts, first and second histogram; chosen by simulation."""
+
+LARGEST_RATIO = 20.0
+"""Ratios are cut off here: noise grows with the largest, and noisy counts can make it absurd."""
+
+PRIOR = 0.5
+"""Prior variance of a bin's mass per width: loose, it matters only where noise drowns the data."""
+
+MARGIN = {"balanced": 0.0, "guaranteed": 1.0}
+"""Deviations of the curve that the level is raised by: noise then costs size, not coverage."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Standard deviations of the noise of each release, in its integer units, and their account."""
+
+    count_sigma: float
+    histogram_sigmas: tuple[float, float]
+    events: tuple[Event, ...]
+
+
+def plan(task: Task, privacy: Privacy) -> Plan:
+    """Noise that spends exactly the budget on counts and two histograms of every target."""
+    if privacy.unit != "record":
+        raise FedcoverError(
+            f"privacy.unit is {privacy.unit!r}",
+            allowed="'record' for private DP-FedCP",
+            fix="Site-level noise: DPFedCP.paper(gradient_noise=...), see `fedcover privacy`",
+        )
+    reach = math.sqrt(2) if privacy.relation == "replace" else 1.0
+    z = accounting.split_noise(privacy.epsilon, privacy.delta, BUDGET_SHARES)
+    count_sensitivity = reach * COUNT_SCALE
+    # Rounding of the weights is inside: no integer weight exceeds WEIGHT_SCALE.
+    bin_sensitivity = reach * WEIGHT_SCALE * math.sqrt(len(task.targets))
+    sigmas = (z[0] * count_sensitivity, z[1] * bin_sensitivity, z[2] * bin_sensitivity)
+    what = f"weighted score histogram of {len(task.targets)} target(s)"
+    events = (
+        GaussianRelease("label counts", sigmas[0], count_sensitivity),
+        GaussianRelease(what, sigmas[1], bin_sensitivity),
+        GaussianRelease(what + ", again or zoomed in", sigmas[2], bin_sensitivity),
+    )
+    return Plan(sigmas[0], sigmas[1:], events)
+
+
+def statement(task: Task, privacy: Privacy) -> PrivacyStatement:
+    """What holds for a private run."""
+    events = plan(task, privacy).events
+    public = ("the number of records of each site",) if privacy.relation == "replace" else ()
+    epsilon = accounting.epsilon(events, privacy.delta)
+    return PrivacyStatement(
+        epsilon, privacy.delta, privacy.unit, privacy.relation, privacy.view, events, public
+    )
+
+
+def fits(task: Task, privacy: Privacy, mode: str) -> Generator[Round | SecureSum, Round, Published]:
+    """Server half: the fit of every target."""
+    budget = plan(task, privacy)
+    known_sizes = privacy.relation == "replace"
+    numbers = {"sigma": budget.count_sigma, "size": int(known_sizes)}
+    replies = yield ask_all(task, Message("private-counts", numbers=numbers))
+    noisy = np.stack([_integers(replies, s, "counts", task.n_classes) for s in task.sites])
+    counts = noisy / COUNT_SCALE
+    sizes = np.array([_size(replies, s, counts[i]) for i, s in enumerate(task.sites)])
+    spread = budget.count_sigma / COUNT_SCALE
+
+    pool = np.maximum(counts.sum(axis=0), 1.0)
+    mixture = pool / pool.sum()
+    ratios = np.array(
+        [_ratios(task, k, counts, sizes, mixture, spread) for k in range(len(task.targets))]
+    )
+    largest = ratios.max(axis=1, keepdims=True)
+    weights = np.floor(ratios / largest * WEIGHT_SCALE).astype(np.int64)
+    unit = largest[:, 0] / WEIGHT_SCALE  # weight of one integer unit
+    totals = sizes.sum() * (ratios @ mixture)
+
+    edges = [_grid(budget, unit[t], totals[t]) for t in range(len(task.targets))]
+    seen: list[list[_Seen]] = [[] for _ in task.targets]
+    for k, sigma in enumerate(budget.histogram_sigmas):
+        bins = yield from _histograms(task, privacy, weights, edges, sigma)
+        for t, masses in enumerate(bins):
+            scale = unit[t] / totals[t]
+            noise_sd = (
+                sigma * scale * (1 if privacy.view == "secure-sum" else len(task.sites) ** 0.5)
+            )
+            seen[t].append(_Seen(edges[t], masses * scale, noise_sd))
+            if k == 0:
+                edges[t] = _zoomed(edges[t], _curve(seen[t]), task.alphas)
+    return {
+        target.name: Fit(
+            thresholds=_thresholds(_curve(seen[t]), task.alphas, ratios[t] / totals[t], mode),
+            ratios=ratios[t],
+            records=mixture * sizes.sum(),
+            total=float(totals[t]),
+            available=round(float(sizes.sum())),
+            unseen=np.zeros(task.n_classes),
+        )
+        for t, target in enumerate(task.targets)
+    }
+
+
+def _ratios(
+    task: Task, k: int, counts: Float64, sizes: Float64, mixture: Float64, spread: float
+) -> Float64:
+    """ŵ of a target from noisy counts, shrunk towards 1 as far as noise explains the difference."""
+    target = task.targets[k]
+    own = target_counts(task, target, counts)
+    if target.distribution is not None:
+        wanted = own
+    else:
+        members = [task.sites.index(m) for m in target.members]
+        size = sizes[members].sum()
+        apart = own - size * mixture
+        noise_part = (len(own) - 1) * len(members) * spread**2
+        keep = max(0.0, 1 - noise_part / max(float(apart @ apart), 1e-300))
+        wanted = np.maximum(size * mixture + keep * apart, 0.0)
+        wanted = wanted / wanted.sum() if wanted.sum() > 0 else mixture
+    return np.minimum(wanted / mixture, LARGEST_RATIO)
+
+
+def _grid(budget: Plan, unit: float, total: float) -> Float64:
+    """Bins of the first histogram: more where the noise of a bin is small against the total."""
+    noise_sd = budget.histogram_sigmas[1] * unit / total
+    return np.linspace(0, 1, int(np.clip(round(2 * noise_sd ** (-1 / 3)), 6, 64)) + 1)
+
+
+def _histograms(
+    task: Task, privacy: Privacy, weights: NDArray[np.int64], edges: list[Float64], sigma: float
+) -> Generator[Round | SecureSum, Round, list[Float64]]:
+    """The noisy weighted histograms of every target, summed over the sites."""
+    ends = np.cumsum([0, *(len(e) - 2 for e in edges)])
+    shared = privacy.view == "secure-sum"
+    arrays = {"weights": weights, "cuts": np.concatenate([e[1:-1] for e in edges]), "ends": ends}
+    # Shares of the noise are equal; in the server view every site adds all of it.
+    query = Message(
+        "private-histogram",
+        arrays,
+        {"sigma": sigma / math.sqrt(len(task.sites)) if shared else sigma},
+    )
+    asked = ask_all(task, query)
+    bins = int(ends[-1]) + len(edges)
+    if shared:
+        replies = yield SecureSum(asked)
+        total = _integers(replies, "sum", "bins", bins)
+    else:
+        replies = yield asked
+        total = np.sum([_integers(replies, s, "bins", bins) for s in task.sites], axis=0)
+    starts = ends + np.arange(len(edges) + 1)
+    return [total[a:b].astype(np.float64) for a, b in pairwise(starts)]
+
+
+def answer_counts(query: Message, site: Site) -> Message:
+    """Site half: label counts with integer noise; the size only where it is public."""
+    drawn = noise.discrete_gaussian(float(query.numbers["sigma"]), site.n_classes)
+    size = {"size": len(site)} if query.numbers["size"] else {}
+    return Message("private-counts", {"counts": site.label_counts * COUNT_SCALE + drawn}, size)
+
+
+def answer_histogram(query: Message, site: Site) -> Message:
+    """Site half: integer weights of the records in each bin of each target, with integer noise."""
+    weights, cuts, ends = (query.arrays[k] for k in ("weights", "cuts", "ends"))
+    if weights.dtype != np.int64 or (weights < 0).any() or (weights > WEIGHT_SCALE).any():
+        raise FedcoverError(
+            "a query has weights outside the agreed range",
+            allowed=f"whole numbers from 0 to {WEIGHT_SCALE}",
+            fix="Do not answer this server: larger weights would void the privacy account",
+        )
+    out = []
+    for t in range(len(weights)):
+        at = np.searchsorted(cuts[ends[t] : ends[t + 1]], site.scores, side="left")
+        bins = np.zeros(ends[t + 1] - ends[t] + 1, dtype=np.int64)
+        np.add.at(bins, at, weights[t][site.labels])
+        out.append(bins)
+    exact = np.concatenate(out)
+    sigma = Fraction(float(query.numbers["sigma"]))
+    return Message(
+        "private-histogram", {"bins": exact + noise.discrete_gaussian(sigma, exact.shape)}
+    )
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A noisy histogram: shares of the total weight between edges, with the noise of each bin."""
+
+    edges: Float64
+    masses: Float64
+    sd: float
+
+
+@dataclass(frozen=True)
+class _Curve:
+    """The distribution function at some scores, and how uncertain the noise leaves it."""
+
+    scores: Float64
+    values: Float64
+    sd: Float64
+
+
+def _curve(seen: list[_Seen]) -> _Curve:
+    """Posterior mean and deviation of the distribution function given all histograms.
+
+    Increments on the common grid have independent Gaussian priors around a uniform distribution;
+    every noisy bin is the sum of some of them, and all of them sum to 1.
+    """
+    edges = np.unique(np.concatenate([s.edges for s in seen]))
+    width = np.diff(edges)
+    rows, values, sds = [np.ones((1, len(width)))], [np.ones(1)], [np.array([1e-3])]
+    for s in seen:
+        inside = np.searchsorted(s.edges, edges[1:], side="left") - 1
+        rows.append(np.eye(len(s.masses))[:, inside])
+        values.append(s.masses)
+        sds.append(np.full(len(s.masses), s.sd))
+    design, prior = np.vstack(rows), PRIOR * width
+    gain = np.linalg.solve(
+        design * prior @ design.T + np.diag(np.concatenate(sds) ** 2), design * prior
+    ).T
+    increments = width + gain @ (np.concatenate(values) - design @ width)
+    spread = np.diag(prior) - gain @ (design * prior)
+    below = np.tril(np.ones((len(width), len(width))))
+    sd = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", below, spread, below), 0))
+    return _Curve(edges, np.append(0, _monotone(np.cumsum(increments))), np.append(0, sd))
+
+
+def _monotone(values: Float64) -> Float64:
+    from scipy.optimize import isotonic_regression
+
+    return np.clip(isotonic_regression(values).x, 0, 1)
+
+
+def _zoomed(edges: Float64, curve: _Curve, alphas: tuple[float, ...]) -> Float64:
+    """The next grid: the same, or finer inside bins that hold a quantile and far too much mass."""
+    mass = np.diff(curve.values)
+    out = [edges]
+    for alpha in alphas:
+        b = int(np.clip(np.searchsorted(curve.values, 1 - alpha) - 1, 0, len(mass) - 1))
+        if mass[b] > 3 / len(mass):
+            out.append(np.linspace(edges[b], edges[b + 1], len(edges)))
+    if len(out) == 1:
+        return edges
+    inner = np.unique(np.concatenate(out[1:]))
+    return np.unique(np.concatenate([[0.0, 1.0], inner]))
+
+
+def _thresholds(
+    curve: _Curve, alphas: tuple[float, ...], query_share: Float64, mode: str
+) -> Float64:
+    """Where the curve, less the margin of the mode, reaches (1-α)(1 + w_y/W), (A, C)."""
+    lowered = np.maximum.accumulate(curve.values - MARGIN[mode] * curve.sd)
+    lowered = lowered + 1e-12 * np.arange(len(lowered))  # strictly growing, for the inverse
+    level = (1 - np.asarray(alphas)[:, None]) * (1 + query_share)
+    found = np.interp(level, lowered, curve.scores)
+    return np.where(level > lowered[-1], 1.0, found)
+
+
+def _integers(replies: Round, site: str, key: str, length: int) -> NDArray[np.int64]:
+    array = reply_of(replies, site).arrays.get(key, np.empty(0))
+    if array.shape != (length,) or array.dtype != np.int64:
+        raise FedcoverError(
+            f"site {site!r} answered {key!r} with something that cannot be",
+            allowed=f"{length} whole numbers",
+            fix="Check that site's data, or leave it out",
+        )
+    return array
+
+
+def _size(replies: Round, site: str, counts: Float64) -> float:
+    size = replies[site].numbers.get("size")
+    return float(max(1.0, counts.sum())) if size is None else float(size)
