@@ -1,10 +1,11 @@
 """fedcover: prediction sets that keep their promise at every site of a federation."""
 
-from fedcover import bounds, diagnostics, engines, labelshift, methods, scores
+from fedcover import bounds, diagnostics, engines, labelshift, methods, privacy, scores
 from fedcover.calibration import Calibration, Cost
 from fedcover.errors import FedcoverError, FedcoverWarning, FileError
 from fedcover.federation import calibrate
 from fedcover.prediction import PredictionSets
+from fedcover.privacy.statement import Privacy
 from fedcover.quantile import weighted_quantile
 from fedcover.site import Site, softmax
 
@@ -17,6 +18,7 @@ __all__ = [
     "FedcoverWarning",
     "FileError",
     "PredictionSets",
+    "Privacy",
     "Site",
     "bounds",
     "calibrate",
@@ -24,6 +26,7 @@ __all__ = [
     "engines",
     "labelshift",
     "methods",
+    "privacy",
     "scores",
     "softmax",
     "weighted_quantile",

@@ -37,7 +37,7 @@ from fedcover.privacy.ledger_entries import (
 )
 from fedcover.privacy.ledger_file import LedgerFile
 from fedcover.protocols import wire
-from fedcover.protocols.base import Message
+from fedcover.protocols.message import Message
 
 LONGEST_ID = 200
 

@@ -73,6 +73,6 @@ class PrivacyStatement(Privacy):
             f"(ε = {self.epsilon:.4g}, δ = {self.delta:g})-differentially private against {who}, "
             f"and anyone who sees the thresholds: {change} {unit} changes the probability of "
             f"anything they see by at most a factor e^ε, up to δ.{taken} Not protected: that a "
-            "site takes part, what several records of one person reveal about that person together, "
-            "and what other runs on the same data add."
+            "site takes part, what several records of one person reveal together, and what "
+            "other runs on the same data add."
         )

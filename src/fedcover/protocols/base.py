@@ -9,7 +9,7 @@ answers just the same. Engines carry the messages and count them.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,24 +19,11 @@ from fedcover.checks import MOST_RECORDS
 from fedcover.errors import FedcoverError
 from fedcover.labelshift.ratios import likelihood_ratio
 from fedcover.privacy.statement import Privacy, PrivacyStatement
+from fedcover.protocols.message import Message as Message
 from fedcover.quantile import rounding_slack
 from fedcover.site import Site
 
 Float64 = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Message:
-    """A query or a reply: a kind, named arrays, named numbers. Nothing else ever travels."""
-
-    kind: str
-    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    numbers: Mapping[str, int | float] = field(default_factory=dict)
-
-    @property
-    def nbytes(self) -> int:
-        """Payload in bytes: the arrays, and 8 for each number."""
-        return sum(a.nbytes for a in self.arrays.values()) + 8 * len(self.numbers)
 
 
 Round = Mapping[str, Message]
@@ -94,6 +81,8 @@ class Fit:
         (C,) share of the target's labels that no calibration record has; mostly zeros.
     counted
         How many labels the target's own distribution was counted from; None if it was given.
+    blurred
+        Share of what sets the target's label mix apart that privacy noise hides.
     """
 
     thresholds: Float64
@@ -103,6 +92,7 @@ class Fit:
     available: int
     unseen: Float64
     counted: int | None = None
+    blurred: float = 0.0
 
 
 Published = Mapping[str, Fit]

@@ -79,6 +79,9 @@ class DPFedCP(AtServer):
         below at 1 (Algorithm 2).
     solver
         "search", "averaging" (Algorithm 1), or "auto" as described above.
+    public_counts
+        With `privacy`: take the sites' label counts as public. They then travel without noise, the
+        whole budget goes to the scores, and the statement says so.
     mode
         With `privacy`: "balanced" aims at 1-α on average over the noise, "guaranteed" raises the
         level by one standard deviation of the noise, so that noise costs set size, not coverage.
@@ -97,6 +100,7 @@ class DPFedCP(AtServer):
     gradient_noise: float = 0.0
     count_noise: float = 0.0
     solver: str = "auto"
+    public_counts: bool = False
     mode: str = "balanced"
 
     label: ClassVar[str] = "DP-FedCP"
@@ -124,6 +128,7 @@ class DPFedCP(AtServer):
             "gradient_noise": checks.real(self.gradient_noise, "gradient_noise", 0, 1e100),
             "count_noise": checks.real(self.count_noise, "count_noise", 0, 1e12),
             "solver": checks.choice(self.solver, "solver", ["auto", "search", "averaging"]),
+            "public_counts": checks.flag(self.public_counts, "public_counts"),
             "mode": checks.choice(self.mode, "mode", list(private.MARGIN)),
         }
         if self.start is not None:
@@ -211,7 +216,7 @@ class DPFedCP(AtServer):
                 allowed="privacy with DPFedCP() and its mode",
                 fix="The noise follows from privacy; drop the other options",
             )
-        return private.statement(task, task.privacy)
+        return private.statement(task, task.privacy, self.public_counts)
 
     def server(self, task: Task) -> ServerHalf:
         if self.sites_per_round is not None and self.sites_per_round > len(task.sites):
@@ -221,7 +226,7 @@ class DPFedCP(AtServer):
                 fix="Ask for fewer sites per round",
             )
         if task.privacy is not None:
-            return (yield from private.fits(task, task.privacy, self.mode))
+            return (yield from private.fits(task, task.privacy, self.mode, self.public_counts))
         rng = checks.generator(task.seed, "dp-fedcp")
         query = Message("counts", numbers={"count_noise": self.count_noise})
         counts = read_counts(task, (yield ask_all(task, query)))

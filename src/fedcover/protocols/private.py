@@ -46,7 +46,7 @@ COUNT_SCALE = 64
 WEIGHT_SCALE = 1 << 14
 """The largest weight ŵ as an integer; smaller ones in proportion."""
 
-BUDGET_SHARES = (1.0, 6.0, 10.0)
+BUDGET_SHARES = (5.0, 4.0, 8.0)
 """Parts of the budget for counts, first and second histogram; chosen by simulation."""
 
 LARGEST_RATIO = 20.0
@@ -59,6 +59,13 @@ MARGIN = {"balanced": 0.0, "guaranteed": 1.0}
 """Deviations of the curve that the level is raised by: noise then costs size, not coverage."""
 
 
+TOO_MUCH = 1.5
+"""A bin with this many times its even share of the mass is cut into parts in the second round."""
+
+HALVINGS = 10
+"""Parts of the first or last bin, each half as wide as the one before: down to 1e-4."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """Standard deviations of the noise of each release, in its integer units, and their account."""
@@ -68,7 +75,7 @@ class Plan:
     events: tuple[Event, ...]
 
 
-def plan(task: Task, privacy: Privacy) -> Plan:
+def plan(task: Task, privacy: Privacy, public_counts: bool) -> Plan:
     """Noise that spends exactly the budget on counts and two histograms of every target."""
     if privacy.unit != "record":
         raise FedcoverError(
@@ -77,34 +84,45 @@ def plan(task: Task, privacy: Privacy) -> Plan:
             fix="Site-level noise: DPFedCP.paper(gradient_noise=...), see `fedcover privacy`",
         )
     reach = math.sqrt(2) if privacy.relation == "replace" else 1.0
-    z = accounting.split_noise(privacy.epsilon, privacy.delta, BUDGET_SHARES)
-    count_sensitivity = reach * COUNT_SCALE
     # Rounding of the weights is inside: no integer weight exceeds WEIGHT_SCALE.
     bin_sensitivity = reach * WEIGHT_SCALE * math.sqrt(len(task.targets))
-    sigmas = (z[0] * count_sensitivity, z[1] * bin_sensitivity, z[2] * bin_sensitivity)
     what = f"weighted score histogram of {len(task.targets)} target(s)"
-    events = (
-        GaussianRelease("label counts", sigmas[0], count_sensitivity),
-        GaussianRelease(what, sigmas[1], bin_sensitivity),
-        GaussianRelease(what + ", again or zoomed in", sigmas[2], bin_sensitivity),
+    *first, one, two = accounting.split_noise(
+        privacy.epsilon, privacy.delta, BUDGET_SHARES[1:] if public_counts else BUDGET_SHARES
     )
-    return Plan(sigmas[0], sigmas[1:], events)
+    sigmas = (one * bin_sensitivity, two * bin_sensitivity)
+    events: tuple[Event, ...] = (
+        GaussianRelease(what, sigmas[0], bin_sensitivity),
+        GaussianRelease(what + ", again or zoomed in", sigmas[1], bin_sensitivity),
+    )
+    if public_counts:
+        return Plan(0.0, sigmas, events)
+    count_sensitivity = reach * COUNT_SCALE
+    count_sigma = first[0] * count_sensitivity
+    counts = GaussianRelease("label counts", count_sigma, count_sensitivity)
+    return Plan(count_sigma, sigmas, (counts, *events))
 
 
-def statement(task: Task, privacy: Privacy) -> PrivacyStatement:
+def statement(task: Task, privacy: Privacy, public_counts: bool) -> PrivacyStatement:
     """What holds for a private run."""
-    events = plan(task, privacy).events
-    public = ("the number of records of each site",) if privacy.relation == "replace" else ()
+    events = plan(task, privacy, public_counts).events
+    public: tuple[str, ...] = ()
+    if public_counts:
+        public = ("the label counts of each site",)
+    elif privacy.relation == "replace":
+        public = ("the number of records of each site",)
     epsilon = accounting.epsilon(events, privacy.delta)
     return PrivacyStatement(
         epsilon, privacy.delta, privacy.unit, privacy.relation, privacy.view, events, public
     )
 
 
-def fits(task: Task, privacy: Privacy, mode: str) -> Generator[Round | SecureSum, Round, Published]:
+def fits(
+    task: Task, privacy: Privacy, mode: str, public_counts: bool
+) -> Generator[Round | SecureSum, Round, Published]:
     """Server half: the fit of every target."""
-    budget = plan(task, privacy)
-    known_sizes = privacy.relation == "replace"
+    budget = plan(task, privacy, public_counts)
+    known_sizes = public_counts or privacy.relation == "replace"
     numbers = {"sigma": budget.count_sigma, "size": int(known_sizes)}
     replies = yield ask_all(task, Message("private-counts", numbers=numbers))
     noisy = np.stack([_integers(replies, s, "counts", task.n_classes) for s in task.sites])
@@ -114,34 +132,35 @@ def fits(task: Task, privacy: Privacy, mode: str) -> Generator[Round | SecureSum
 
     pool = np.maximum(counts.sum(axis=0), 1.0)
     mixture = pool / pool.sum()
-    ratios = np.array(
-        [_ratios(task, k, counts, sizes, mixture, spread) for k in range(len(task.targets))]
-    )
+    found = [_ratios(task, k, counts, sizes, mixture, spread) for k in range(len(task.targets))]
+    ratios = np.array([w for w, _ in found])
     largest = ratios.max(axis=1, keepdims=True)
     weights = np.floor(ratios / largest * WEIGHT_SCALE).astype(np.int64)
     unit = largest[:, 0] / WEIGHT_SCALE  # weight of one integer unit
     totals = sizes.sum() * (ratios @ mixture)
 
-    edges = [_grid(budget, unit[t], totals[t]) for t in range(len(task.targets))]
+    grids = [_grid(budget, unit[t], totals[t]) for t in range(len(task.targets))]
     seen: list[list[_Seen]] = [[] for _ in task.targets]
     for k, sigma in enumerate(budget.histogram_sigmas):
-        bins = yield from _histograms(task, privacy, weights, edges, sigma)
+        bins = yield from _histograms(task, privacy, weights, [g.edges for g in grids], sigma)
         for t, masses in enumerate(bins):
             scale = unit[t] / totals[t]
             noise_sd = (
                 sigma * scale * (1 if privacy.view == "secure-sum" else len(task.sites) ** 0.5)
             )
-            seen[t].append(_Seen(edges[t], masses * scale, noise_sd))
+            seen[t].append(_Seen(grids[t].edges, masses * scale, noise_sd))
             if k == 0:
-                edges[t] = _zoomed(edges[t], _curve(seen[t]), task.alphas)
+                grids[t] = _zoomed(grids[t], _curve(grids[t], seen[t]), task.alphas)
+    curves = [_curve(grid, s) for grid, s in zip(grids, seen, strict=True)]
     return {
         target.name: Fit(
-            thresholds=_thresholds(_curve(seen[t]), task.alphas, ratios[t] / totals[t], mode),
+            thresholds=_thresholds(curves[t], task.alphas, ratios[t] / totals[t], mode),
             ratios=ratios[t],
             records=mixture * sizes.sum(),
             total=float(totals[t]),
             available=round(float(sizes.sum())),
             unseen=np.zeros(task.n_classes),
+            blurred=1 - found[t][1],
         )
         for t, target in enumerate(task.targets)
     }
@@ -149,10 +168,15 @@ def fits(task: Task, privacy: Privacy, mode: str) -> Generator[Round | SecureSum
 
 def _ratios(
     task: Task, k: int, counts: Float64, sizes: Float64, mixture: Float64, spread: float
-) -> Float64:
-    """ŵ of a target from noisy counts, shrunk towards 1 as far as noise explains the difference."""
+) -> tuple[Float64, float]:
+    """ŵ of a target from noisy counts, and how much of its difference from 1 is kept.
+
+    Noisy counts are drawn towards the average mix as far as noise explains the difference (James
+    and Stein); without that, small targets would get absurd ratios.
+    """
     target = task.targets[k]
     own = target_counts(task, target, counts)
+    keep = 1.0
     if target.distribution is not None:
         wanted = own
     else:
@@ -160,16 +184,25 @@ def _ratios(
         size = sizes[members].sum()
         apart = own - size * mixture
         noise_part = (len(own) - 1) * len(members) * spread**2
-        keep = max(0.0, 1 - noise_part / max(float(apart @ apart), 1e-300))
+        keep = max(0.0, 1 - noise_part / max(float(apart @ apart), 1e-300)) if spread else 1.0
         wanted = np.maximum(size * mixture + keep * apart, 0.0)
         wanted = wanted / wanted.sum() if wanted.sum() > 0 else mixture
-    return np.minimum(wanted / mixture, LARGEST_RATIO)
+    return np.minimum(wanted / mixture, LARGEST_RATIO), keep
 
 
-def _grid(budget: Plan, unit: float, total: float) -> Float64:
+@dataclass(frozen=True)
+class _Grid:
+    """Bins, and how much of the mass each is expected to hold before anything is seen."""
+
+    edges: Float64
+    expected: Float64
+
+
+def _grid(budget: Plan, unit: float, total: float) -> _Grid:
     """Bins of the first histogram: more where the noise of a bin is small against the total."""
     noise_sd = budget.histogram_sigmas[1] * unit / total
-    return np.linspace(0, 1, int(np.clip(round(2 * noise_sd ** (-1 / 3)), 6, 64)) + 1)
+    bins = int(np.clip(round(2 * noise_sd ** (-1 / 3)), 6, 64))
+    return _Grid(np.linspace(0, 1, bins + 1), np.full(bins, 1 / bins))
 
 
 def _histograms(
@@ -199,7 +232,8 @@ def _histograms(
 
 def answer_counts(query: Message, site: Site) -> Message:
     """Site half: label counts with integer noise; the size only where it is public."""
-    drawn = noise.discrete_gaussian(float(query.numbers["sigma"]), site.n_classes)
+    sigma = float(query.numbers["sigma"])
+    drawn = noise.discrete_gaussian(sigma, site.n_classes) if sigma else 0
     size = {"size": len(site)} if query.numbers["size"] else {}
     return Message("private-counts", {"counts": site.label_counts * COUNT_SCALE + drawn}, size)
 
@@ -244,29 +278,28 @@ class _Curve:
     sd: Float64
 
 
-def _curve(seen: list[_Seen]) -> _Curve:
+def _curve(grid: _Grid, seen: list[_Seen]) -> _Curve:
     """Posterior mean and deviation of the distribution function given all histograms.
 
-    Increments on the common grid have independent Gaussian priors around a uniform distribution;
-    every noisy bin is the sum of some of them, and all of them sum to 1.
+    The masses of the bins have independent Gaussian priors around what the grid expects; every bin
+    of a histogram is the sum of some of them, and all of them sum to 1.
     """
-    edges = np.unique(np.concatenate([s.edges for s in seen]))
-    width = np.diff(edges)
-    rows, values, sds = [np.ones((1, len(width)))], [np.ones(1)], [np.array([1e-3])]
+    edges, expected = grid.edges, grid.expected
+    rows, values, sds = [np.ones((1, len(expected)))], [np.ones(1)], [np.array([1e-3])]
     for s in seen:
         inside = np.searchsorted(s.edges, edges[1:], side="left") - 1
         rows.append(np.eye(len(s.masses))[:, inside])
         values.append(s.masses)
         sds.append(np.full(len(s.masses), s.sd))
-    design, prior = np.vstack(rows), PRIOR * width
+    design, prior = np.vstack(rows), PRIOR * expected
     gain = np.linalg.solve(
         design * prior @ design.T + np.diag(np.concatenate(sds) ** 2), design * prior
     ).T
-    increments = width + gain @ (np.concatenate(values) - design @ width)
+    masses = expected + gain @ (np.concatenate(values) - design @ expected)
     spread = np.diag(prior) - gain @ (design * prior)
-    below = np.tril(np.ones((len(width), len(width))))
+    below = np.tril(np.ones((len(expected), len(expected))))
     sd = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", below, spread, below), 0))
-    return _Curve(edges, np.append(0, _monotone(np.cumsum(increments))), np.append(0, sd))
+    return _Curve(edges, np.append(0, _monotone(np.cumsum(masses))), np.append(0, sd))
 
 
 def _monotone(values: Float64) -> Float64:
@@ -275,29 +308,48 @@ def _monotone(values: Float64) -> Float64:
     return np.clip(isotonic_regression(values).x, 0, 1)
 
 
-def _zoomed(edges: Float64, curve: _Curve, alphas: tuple[float, ...]) -> Float64:
-    """The next grid: the same, or finer inside bins that hold a quantile and far too much mass."""
+def _zoomed(grid: _Grid, curve: _Curve, alphas: tuple[float, ...]) -> _Grid:
+    """The next grid: the same, but finer inside bins that hold a quantile and far too much mass.
+
+    Scores crowd at the ends of [0, 1], so the first and the last bin are cut geometrically towards
+    the end, others evenly. The parts of a bin are expected to share its mass equally.
+    """
+    bins = len(grid.expected)
     mass = np.diff(curve.values)
-    out = [edges]
-    for alpha in alphas:
-        b = int(np.clip(np.searchsorted(curve.values, 1 - alpha) - 1, 0, len(mass) - 1))
-        if mass[b] > 3 / len(mass):
-            out.append(np.linspace(edges[b], edges[b + 1], len(edges)))
-    if len(out) == 1:
-        return edges
-    inner = np.unique(np.concatenate(out[1:]))
-    return np.unique(np.concatenate([[0.0, 1.0], inner]))
+    fine = {
+        int(np.clip(np.searchsorted(curve.values, 1 - alpha) - 1, 0, bins - 1)) for alpha in alphas
+    }
+    edges, expected = [np.zeros(1)], []
+    for b in range(bins):
+        low, high = grid.edges[b], grid.edges[b + 1]
+        cuts = np.array([high])
+        if b in fine and mass[b] > TOO_MUCH / bins:
+            halves = (high - low) * 2.0 ** -np.arange(HALVINGS, 0, -1)
+            if b == bins - 1:
+                cuts = np.append(high - halves[::-1], high)
+            elif b == 0:
+                cuts = np.append(low + halves, high)
+            else:
+                cuts = np.linspace(low, high, bins + 1)[1:]
+        edges.append(cuts)
+        expected.append(np.full(len(cuts), grid.expected[b] / len(cuts)))
+    return _Grid(np.concatenate(edges), np.concatenate(expected))
 
 
 def _thresholds(
     curve: _Curve, alphas: tuple[float, ...], query_share: Float64, mode: str
 ) -> Float64:
-    """Where the curve, less the margin of the mode, reaches (1-α)(1 + w_y/W), (A, C)."""
-    lowered = np.maximum.accumulate(curve.values - MARGIN[mode] * curve.sd)
-    lowered = lowered + 1e-12 * np.arange(len(lowered))  # strictly growing, for the inverse
+    """Where the curve reaches (1-α)(1 + w_y/W), (A, C).
+
+    Balanced: on the line between two edges. Guaranteed: the first edge at which the curve less one
+    standard deviation is there, because nothing is known of what happens between edges.
+    """
     level = (1 - np.asarray(alphas)[:, None]) * (1 + query_share)
-    found = np.interp(level, lowered, curve.scores)
-    return np.where(level > lowered[-1], 1.0, found)
+    lowered = np.maximum.accumulate(curve.values - MARGIN[mode] * curve.sd)
+    if mode == "guaranteed":
+        return np.append(curve.scores, 1.0)[np.searchsorted(lowered, level)]
+    lowered = lowered + 1e-12 * np.arange(len(lowered))  # strictly growing, for the inverse
+    return np.where(level > lowered[-1], 1.0, np.interp(level, lowered, curve.scores))
 
 
 def _integers(replies: Round, site: str, key: str, length: int) -> NDArray[np.int64]:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcover.errors import FedcoverError
-from fedcover.protocols.base import Message
+from fedcover.protocols.message import Message
 
 MAGIC, VERSION = b"FCM", 1
 
