@@ -12,8 +12,8 @@ import fedcover as fc
 
 NAMES = {
     "Calibration", "Cost", "FedcoverError", "FedcoverWarning", "FileError", "PredictionSets",
-    "Site", "bounds", "calibrate", "diagnostics", "engines", "labelshift", "methods", "scores",
-    "softmax", "weighted_quantile",
+    "Privacy", "Site", "bounds", "calibrate", "diagnostics", "engines", "labelshift", "methods",
+    "privacy", "scores", "softmax", "weighted_quantile",
 }  # fmt: skip
 
 

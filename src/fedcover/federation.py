@@ -225,11 +225,11 @@ def _alarms(task: Task, target: Target, fit: Fit, label_names: tuple[str, ...] |
             "group of similar sites or public_counts=True would help"
         )
     n = fit.records.sum()
-    for alpha in task.alphas:
+    for a, alpha in enumerate(task.alphas):
         # (1-α)(W + w_y) > W, in units of the average record; then undo the subsampling.
         need = fit.ratios * (n / fit.total) * min((1 - alpha) / alpha, 1e300)
         missing = np.ceil((need - n) * (fit.available / n) - 1e-6)
-        full = np.count_nonzero(missing > 0)
+        full = np.count_nonzero((missing > 0) & (fit.thresholds[a] >= 1))
         if full:
             which = "every label" if full == len(need) else f"{full} of {len(need)} labels"
             out.append(

@@ -60,7 +60,7 @@ MARGIN = {"balanced": 0.0, "guaranteed": 1.0}
 
 
 TOO_MUCH = 1.5
-"""A bin with this many times its even share of the mass is cut into parts in the second round."""
+"""A bin with this many times its expected mass is cut into parts in the second round."""
 
 HALVINGS = 10
 """Parts of the first or last bin, each half as wide as the one before: down to 1e-4."""
@@ -139,7 +139,9 @@ def fits(
     unit = largest[:, 0] / WEIGHT_SCALE  # weight of one integer unit
     totals = sizes.sum() * (ratios @ mixture)
 
-    grids = [_grid(budget, unit[t], totals[t]) for t in range(len(task.targets))]
+    # "Guaranteed" ends on an edge: one between each expected quantile and 1 keeps it from 1.
+    stops = task.alphas if mode == "guaranteed" else ()
+    grids = [_grid(budget, unit[t], totals[t], stops) for t in range(len(task.targets))]
     seen: list[list[_Seen]] = [[] for _ in task.targets]
     for k, sigma in enumerate(budget.histogram_sigmas):
         bins = yield from _histograms(task, privacy, weights, [g.edges for g in grids], sigma)
@@ -198,11 +200,13 @@ class _Grid:
     expected: Float64
 
 
-def _grid(budget: Plan, unit: float, total: float) -> _Grid:
+def _grid(budget: Plan, unit: float, total: float, stops: tuple[float, ...]) -> _Grid:
     """Bins of the first histogram: more where the noise of a bin is small against the total."""
     noise_sd = budget.histogram_sigmas[1] * unit / total
     bins = int(np.clip(round(2 * noise_sd ** (-1 / 3)), 6, 64))
-    return _Grid(np.linspace(0, 1, bins + 1), np.full(bins, 1 / bins))
+    edges = np.linspace(0, 1, bins + 1)
+    edges = np.unique(np.append(edges, [1 - alpha / 2 for alpha in stops]))
+    return _Grid(edges, np.diff(edges))
 
 
 def _histograms(
@@ -323,7 +327,7 @@ def _zoomed(grid: _Grid, curve: _Curve, alphas: tuple[float, ...]) -> _Grid:
     for b in range(bins):
         low, high = grid.edges[b], grid.edges[b + 1]
         cuts = np.array([high])
-        if b in fine and mass[b] > TOO_MUCH / bins:
+        if b in fine and mass[b] > TOO_MUCH * grid.expected[b]:
             halves = (high - low) * 2.0 ** -np.arange(HALVINGS, 0, -1)
             if b == bins - 1:
                 cuts = np.append(high - halves[::-1], high)

@@ -1,0 +1,184 @@
+"""Private DP-FedCP: what it states, what it sends, and how far a record can move it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fedcover as fc
+from fedcover.privacy import NoiseShares, epsilon
+from fedcover.protocols import private
+from fedcover.protocols.base import SecureSum, Target, Task
+from fedcover.protocols.message import Message
+
+BUDGET = fc.Privacy(epsilon=1.0, delta=1e-5, view="secure-sum")
+
+
+@pytest.fixture
+def sites():
+    rng = np.random.default_rng(0)
+    return [
+        fc.Site(name, rng.random(n), rng.choice(3, size=n, p=p), n_classes=3)
+        for name, n, p in (("a", 900, [0.6, 0.3, 0.1]), ("b", 300, [0.1, 0.3, 0.6]))
+    ]
+
+
+@pytest.mark.parametrize("view", ["server", "secure-sum"])
+@pytest.mark.parametrize("relation", ["replace", "add-remove"])
+@pytest.mark.parametrize("public_counts", [False, True])
+def test_the_statement_spends_the_budget_and_names_everything(sites, view, relation, public_counts):
+    asked = fc.Privacy(2.0, 1e-6, relation=relation, view=view)
+    method = fc.methods.DPFedCP(public_counts=public_counts)
+    cal = fc.calibrate(sites, [0.1, 0.2], method, privacy=asked)["b"]
+    said = cal.privacy
+    assert said.epsilon == pytest.approx(2.0, abs=1e-6)
+    assert said.epsilon <= 2.0 + 1e-9
+    assert (said.delta, said.unit, said.relation, said.view) == (1e-6, "record", relation, view)
+    assert said.epsilon == epsilon(said.events, said.delta)
+    assert len(said.events) == (2 if public_counts else 3)
+    assert ("the label counts of each site" in said.public) == public_counts
+    assert cal.cost.rounds == 3
+    assert "Not protected" in cal.reveals
+
+
+def test_what_is_sent_are_noisy_integers_and_sums(sites):
+    task = Task(("a", "b"), 3, (0.1,), (Target("b", ("b",)),), privacy=BUDGET)
+    method = fc.methods.DPFedCP()
+    server = method.server(task)
+    counts = next(server)
+    replies = {s.name: method.answer(counts[s.name], s) for s in sites}
+    assert all(set(r.arrays) == {"counts"} for r in replies.values())
+    histogram = server.send(replies)
+    assert isinstance(histogram, SecureSum)  # the server never sees a single site's bins
+    bins = [method.answer(histogram.queries[s.name], s).arrays["bins"] for s in sites]
+    assert all(b.dtype == np.int64 for b in bins)
+    again = server.send({"sum": Message("private-histogram", {"bins": bins[0] + bins[1]})})
+    assert isinstance(again, SecureSum)
+
+
+def test_noise_does_not_follow_the_seed(sites):
+    first, second = (fc.calibrate(sites, seed=0, privacy=BUDGET)["b"] for _ in range(2))
+    assert not np.array_equal(first.thresholds, second.thresholds)
+
+
+def test_a_loose_budget_comes_near_the_exact_thresholds(sites):
+    exact = fc.calibrate(sites, [0.1, 0.3], fc.methods.EstimatedWeights())
+    loose = fc.calibrate(sites, [0.1, 0.3], privacy=fc.Privacy(1000, 1e-5, view="secure-sum"))
+    for name in exact:
+        assert np.abs(loose[name].thresholds - exact[name].thresholds).max() < 0.02
+
+
+def test_guaranteed_never_asks_for_less_than_balanced(sites, monkeypatch):
+    monkeypatch.setattr(private.noise, "discrete_gaussian", lambda sigma, shape: _zeros(shape))
+    both = [
+        fc.calibrate(sites, method=fc.methods.DPFedCP(mode=m), privacy=BUDGET)["b"].thresholds
+        for m in ("balanced", "guaranteed")
+    ]
+    assert (both[1] >= both[0]).all()
+
+
+def _zeros(shape):
+    return np.zeros(shape, dtype=np.int64)
+
+
+@given(seed=st.integers(0, 10**6), relation=st.sampled_from(["replace", "add-remove"]))
+@settings(max_examples=60, deadline=None)
+def test_no_record_moves_a_release_further_than_stated(seed, relation):
+    """Sensitivity by trial: neighbouring sites, the real site half, the noise taken out."""
+    rng = np.random.default_rng(seed)
+    n, c, targets = 12, 4, 3
+    scores, labels = rng.random(n).round(2), rng.integers(0, c, n)
+    if relation == "replace":
+        other_scores, other_labels = scores.copy(), labels.copy()
+        other_scores[0], other_labels[0] = rng.random(), rng.integers(0, c)
+    else:
+        other_scores, other_labels = scores[1:], labels[1:]
+    pair = [
+        fc.Site("s", v, y, n_classes=c) for v, y in ((scores, labels), (other_scores, other_labels))
+    ]
+    task = Task(("s",), c, (0.1,), tuple(Target(f"t{k}", ("s",)) for k in range(targets)))
+    plan = private.plan(task, fc.Privacy(1, 1e-5, relation=relation), public_counts=False)
+    weights = rng.integers(0, private.WEIGHT_SCALE + 1, (targets, c))
+    cuts = np.sort(rng.random((targets, 5)), axis=1)
+    arrays = {"weights": weights, "cuts": cuts.ravel(), "ends": np.arange(targets + 1) * 5}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(private.noise, "discrete_gaussian", lambda sigma, shape: _zeros(shape))
+        bins = [
+            private.answer_histogram(Message("h", arrays, {"sigma": 1.0}), s).arrays["bins"]
+            for s in pair
+        ]
+        query = Message("c", numbers={"sigma": 1.0, "size": 0})
+        counts = [private.answer_counts(query, s).arrays["counts"] for s in pair]
+    sensitivity = {e.what.split()[0]: e.sensitivity for e in plan.events}
+    assert np.linalg.norm(bins[0] - bins[1]) <= sensitivity["weighted"] + 1e-9
+    assert np.linalg.norm(counts[0] - counts[1]) <= sensitivity["label"] + 1e-9
+
+
+def test_the_shares_of_a_secure_sum_add_up_to_the_stated_noise(sites):
+    """Two sites draw σ/√2 each; the law of the sum gives the ε of the statement, or less."""
+    task = Task(("a", "b"), 3, (0.1,), (Target("b", ("b",)),), privacy=BUDGET)
+    for event in private.plan(task, BUDGET, False).events:
+        moves = round(event.sensitivity / math.sqrt(2))  # two cells, each by this much
+        true = NoiseShares(event.sigma, 2, scale=1).true_epsilon((moves, -moves), 1e-5)
+        assert true <= epsilon([event], 1e-5) + 2e-3
+
+
+def test_a_site_refuses_weights_that_would_void_the_account(sites):
+    weights = np.full((1, 3), private.WEIGHT_SCALE + 1)
+    arrays = {"weights": weights, "cuts": np.array([0.5]), "ends": np.array([0, 1])}
+    query = Message("private-histogram", arrays, {"sigma": 1e5})
+    with pytest.raises(fc.FedcoverError, match="agreed range"):
+        fc.methods.DPFedCP().answer(query, sites[0])
+
+
+def test_save_and_load_keep_the_statement(sites, tmp_path):
+    cal = fc.calibrate(sites, privacy=BUDGET)["a"]
+    cal.save(tmp_path / "a.json")
+    assert fc.Calibration.load(tmp_path / "a.json").privacy == cal.privacy
+
+
+def test_local_sends_nothing_and_says_so(sites):
+    cal = fc.calibrate(sites, method=fc.methods.Local(), privacy=BUDGET)["a"]
+    assert (cal.privacy.epsilon, cal.privacy.events) == (0.0, ())
+
+
+def test_noise_that_hides_the_label_mix_is_reported(sites, monkeypatch):
+    monkeypatch.setattr(private.noise, "discrete_gaussian", lambda sigma, shape: _zeros(shape))
+    tiny = fc.Site("tiny", [0.1, 0.5, 0.9], [0, 1, 2], n_classes=3)
+    with pytest.warns(fc.FedcoverWarning, match="privacy noise hides"):
+        fc.calibrate([*sites, tiny], targets="tiny", privacy=BUDGET)
+
+
+BAD = {
+    "site level": ({"privacy": fc.Privacy(1, 1e-5, unit="site")}, "unit"),
+    "pooled": ({"privacy": BUDGET, "method": fc.methods.Pooled()}, "method Global"),
+    "algorithm 1": ({"privacy": BUDGET, "method": fc.methods.DPFedCP.paper()}, "Algorithm 1"),
+    "a number": ({"privacy": 1.0}, "privacy is 1.0"),
+}
+
+
+@pytest.mark.parametrize("case", BAD.values(), ids=BAD.keys())
+def test_what_cannot_be_promised_is_refused_before_anything_is_sent(sites, case):
+    options, message = case
+
+    class Dead:
+        def run(self, method, task, sites):
+            raise AssertionError("a message was sent")
+
+    with pytest.raises(fc.FedcoverError, match=message):
+        fc.calibrate(sites, engine=Dead(), **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"epsilon": 0}, {"epsilon": -1}, {"epsilon": math.nan}, {"delta": 0}, {"delta": 1},
+     {"unit": "person"}, {"relation": "swap"}, {"view": "nobody"}],
+    ids=str,
+)  # fmt: skip
+def test_bad_budgets_are_refused(options):
+    with pytest.raises(fc.FedcoverError):
+        fc.Privacy(**{"epsilon": 1.0, "delta": 1e-5, **options})
