@@ -60,7 +60,7 @@ MARGIN = {"balanced": 0.0, "guaranteed": 1.0}
 
 
 TOO_MUCH = 1.5
-"""A bin with this many times its expected mass is cut into parts in the second round."""
+"""A bin with this many times its expected mass, beyond noise, is cut up in the second round."""
 
 HALVINGS = 10
 """Parts of the first or last bin, each half as wide as the one before: down to 1e-4."""
@@ -152,7 +152,7 @@ def fits(
             )
             seen[t].append(_Seen(grids[t].edges, masses * scale, noise_sd))
             if k == 0:
-                grids[t] = _zoomed(grids[t], _curve(grids[t], seen[t]), task.alphas)
+                grids[t] = _zoomed(grids[t], _curve(grids[t], seen[t]), task.alphas, noise_sd)
     curves = [_curve(grid, s) for grid, s in zip(grids, seen, strict=True)]
     return {
         target.name: Fit(
@@ -312,7 +312,7 @@ def _monotone(values: Float64) -> Float64:
     return np.clip(isotonic_regression(values).x, 0, 1)
 
 
-def _zoomed(grid: _Grid, curve: _Curve, alphas: tuple[float, ...]) -> _Grid:
+def _zoomed(grid: _Grid, curve: _Curve, alphas: tuple[float, ...], noise_sd: float) -> _Grid:
     """The next grid: the same, but finer inside bins that hold a quantile and far too much mass.
 
     Scores crowd at the ends of [0, 1], so the first and the last bin are cut geometrically towards
@@ -327,7 +327,7 @@ def _zoomed(grid: _Grid, curve: _Curve, alphas: tuple[float, ...]) -> _Grid:
     for b in range(bins):
         low, high = grid.edges[b], grid.edges[b + 1]
         cuts = np.array([high])
-        if b in fine and mass[b] > TOO_MUCH * grid.expected[b]:
+        if b in fine and mass[b] > TOO_MUCH * grid.expected[b] + noise_sd:
             halves = (high - low) * 2.0 ** -np.arange(HALVINGS, 0, -1)
             if b == bins - 1:
                 cuts = np.append(high - halves[::-1], high)
