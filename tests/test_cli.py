@@ -277,3 +277,15 @@ def test_names_are_not_read_as_markup(folder):
     done = run("calibrate", "site-x[b].npz", "--out", "o")
     assert "x[b]" in done.output
     assert "x[b]" in run("predict", "o/x_b_.json", "new.npz").output
+
+
+def test_a_privacy_budget_is_stated_in_full(folder):
+    done = run("calibrate", "site-mercy.npz", "site-stjohn.npz", "--out", "o", "--epsilon", 2,
+               "--view", "secure-sum")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    said = " ".join(done.output.split())
+    assert "(ε = 2, δ = 1e-05)-differentially private" in said
+    assert fc.Calibration.load("o/mercy.json").privacy.view == "secure-sum"
+    refused = run("calibrate", "site-mercy.npz", "--out", "p", "--epsilon", 0)
+    assert isinstance(refused.exception, fc.FedcoverError)
+    assert not (folder / "p").exists()

@@ -171,7 +171,7 @@ def _calibration(
         thresholds=_nested(task.alphas, fit.thresholds),
         method=method.label,
         options=_options(method),
-        guarantee=method.guarantee,
+        guarantee=method.guarantee + (f"; {statement.effect}" if statement else ""),
         reveals=statement.words() if statement else method.reveals,
         shares_scores=method.shares_scores,
         ratios=fit.ratios,

@@ -182,3 +182,24 @@ def test_what_cannot_be_promised_is_refused_before_anything_is_sent(sites, case)
 def test_bad_budgets_are_refused(options):
     with pytest.raises(fc.FedcoverError):
         fc.Privacy(**{"epsilon": 1.0, "delta": 1e-5, **options})
+
+
+def test_ledgers_are_charged_what_was_stated_and_stop_the_next_run(sites, tmp_path):
+    """The site works its charge out by itself; a retry of the run costs nothing, a new one does."""
+    ledgers = {
+        s.name: fc.privacy.Ledger(tmp_path / f"{s.name}.db", create=fc.privacy.Budget(1.0, 1e-5))
+        for s in sites
+    }
+    engine = fc.engines.InProcess(ledgers=ledgers, run_name="monday")
+    first = fc.calibrate(sites, privacy=BUDGET, engine=engine)["b"]
+    spent = ledgers["a"].state().spent
+    assert spent == pytest.approx(first.privacy.epsilon, abs=1e-6)
+    again = fc.calibrate(sites, privacy=BUDGET, engine=engine)["b"]
+    assert np.array_equal(again.thresholds, first.thresholds)  # stored replies, no fresh noise
+    assert ledgers["a"].state().spent == spent
+    other = fc.engines.InProcess(ledgers=ledgers, run_name="tuesday")
+    with pytest.raises(fc.FedcoverError, match="budget"):
+        fc.calibrate(sites, privacy=BUDGET, engine=other)
+    with pytest.raises(fc.FedcoverError, match="budget"):
+        fc.calibrate(sites, engine=other)  # exact counts cost infinitely much
+    assert ledgers["a"].state().spent == spent

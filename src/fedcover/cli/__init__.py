@@ -15,6 +15,7 @@ from fedcover.cli.calibrate import calibrate
 from fedcover.cli.common import err, out
 from fedcover.cli.demo import demo
 from fedcover.cli.evaluate import evaluate
+from fedcover.cli.ledger import ledger_app
 from fedcover.cli.predict import predict
 from fedcover.errors import FedcoverError, FedcoverWarning, FileError
 
@@ -26,6 +27,7 @@ app = typer.Typer(
 )
 for command in (demo, calibrate, predict, evaluate, bounds):
     app.command()(command)
+app.add_typer(ledger_app, name="ledger")
 
 
 def _version(asked: bool) -> None:

@@ -57,10 +57,19 @@ def calibrate(
     score_option: ScoreOption = None,
     logits: Logits = False,
     temperature: Temperature = 1.0,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Privacy budget ε of the run; default no privacy.")
+    ] = None,
+    delta: Annotated[float, typer.Option(help="δ of the privacy budget.")] = 1e-5,
+    relation: Annotated[str, typer.Option(help="Neighbours: replace or add-remove.")] = "replace",
+    view: Annotated[str, typer.Option(help="Who looks: server or secure-sum.")] = "server",
     seed: Seed = None,
 ) -> None:
     """Calibrate every site of a federation from files; writes one .json per target."""
     error_rates(alpha)
+    privacy = None
+    if epsilon is not None:
+        privacy = fc.Privacy(epsilon, delta, relation=relation, view=view)
     chosen = make(METHODS, method, option, "method")
     output_folder(out_dir)
     files = site_files(files)
@@ -68,7 +77,7 @@ def calibrate(
     targets = [known_target(t, known) for t in target] if target else None
     _different_files(targets or known)
     sites = read_sites(files, score, score_option, logits, temperature, seed)
-    cals = _calibrations(sites, alpha, chosen, targets, seed)
+    cals = _calibrations(sites, alpha, chosen, targets, seed, privacy)
     try:
         out_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -97,7 +106,11 @@ def calibrate(
         out.print(Text.assemble(("Note: ", "yellow"), note))
     out.print(Text(f"One calibration file per target is in {out_dir}."))
     out.print(f"Promise: {chosen.guarantee}.")
-    out.print(f"What left the sites: {chosen.reveals}. Differential privacy: none.")
+    first = next(iter(cals.values()))
+    if first.privacy is None:
+        out.print(f"What left the sites: {first.reveals}. Differential privacy: none.")
+    else:
+        out.print(f"Privacy: {first.reveals}", highlight=False)
 
 
 def _calibrations(
@@ -106,12 +119,13 @@ def _calibrations(
     method: Any,
     targets: Sequence[str] | None,
     seed: int | None,
+    privacy: fc.Privacy | None,
 ) -> dict[str, fc.Calibration]:
     """The calibrations; warnings that come back as notes are shown once, as notes."""
     engine = fc.engines.InProcess(progress=sys.stderr.isatty())
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FedcoverWarning)
-        cals = fc.calibrate(sites, alpha, method, targets, engine=engine, seed=seed)
+        cals = fc.calibrate(sites, alpha, method, targets, privacy, engine, seed)
     notes = {note for cal in cals.values() for note in cal.notes}
     for warning in caught:
         if str(warning.message) not in notes:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedcover.engines.base import Traffic
+from fedcover.privacy.ledger import Ledger
+from fedcover.privacy.statement import Privacy
 from fedcover.protocols.base import Message, Method, Published, SecureSum, Task
 from fedcover.site import Site
 
@@ -21,10 +23,20 @@ if TYPE_CHECKING:
 class InProcess:
     """Run every site in this process.
 
-    progress : show a progress bar on the terminal while rounds go by.
+    Parameters
+    ----------
+    progress
+        Show a progress bar on the terminal while rounds go by.
+    ledgers
+        Budgets of sites, by name: each reply is charged there before it leaves, by what the site
+        itself works out from the query, and a repeated query gets the stored reply.
+    run_name
+        Names the run in the ledgers. The same name again means a retry.
     """
 
     progress: bool = False
+    ledgers: Mapping[str, Ledger] = field(default_factory=dict)
+    run_name: str = "run"
 
     def run(self, method: Method, task: Task, sites: Sequence[Site]) -> tuple[Published, Traffic]:
         """Drive both halves of a protocol to the end."""
@@ -42,7 +54,7 @@ class InProcess:
                 replies = {}
                 rounds = queries.queries if isinstance(queries, SecureSum) else queries
                 for name, query in rounds.items():
-                    replies[name] = method.answer(query, by_name[name])
+                    replies[name] = self._answer(method, task, query, by_name[name], traffic.rounds)
                     traffic.bytes_down[name] += query.nbytes
                     traffic.bytes_up[name] += replies[name].nbytes
                 if isinstance(queries, SecureSum):
@@ -50,6 +62,19 @@ class InProcess:
                 traffic.rounds += 1
                 if bar and line is not None:
                     bar.advance(line)
+
+    def _answer(
+        self, method: Method, task: Task, query: Message, site: Site, number: int
+    ) -> Message:
+        ledger = self.ledgers.get(site.name)
+        if ledger is None:
+            return method.answer(query, site)
+        budget = ledger.state().budget
+        view = task.privacy.view if task.privacy else "server"
+        privacy = Privacy(budget.epsilon, budget.delta, budget.unit, budget.relation, view)
+        charges = method.charges(query, privacy, len(task.sites))
+        query_id = f"{self.run_name}/{number}/{query.kind}"
+        return ledger.answer(query_id, query, charges, lambda: method.answer(query, site))
 
 
 def _summed(replies: list[Message]) -> Message:

@@ -53,16 +53,19 @@ class PrivacyStatement(Privacy):
         Everything that was released with noise.
     public
         Data-dependent facts that travelled without noise because they are taken as public.
+    effect
+        What the noise does to the coverage.
     """
 
     events: tuple[Event, ...] = ()
     public: tuple[str, ...] = ()
+    effect: str = ""
 
     def words(self) -> str:
         """The statement in plain words, with what is not protected."""
         who = {
             "server": "a server that sees every message of every site",
-            "secure-sum": "a server that sees only sums over all sites",
+            "secure-sum": "a server that sees the sites' scores only as sums over all sites",
         }[self.view]
         change = "replacing" if self.relation == "replace" else "adding or removing"
         unit = "one record" if self.unit == "record" else "all data of one site"

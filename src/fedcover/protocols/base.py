@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fedcover.checks import MOST_RECORDS
 from fedcover.errors import FedcoverError
 from fedcover.labelshift.ratios import likelihood_ratio
+from fedcover.privacy.events import Event, ExactRelease
 from fedcover.privacy.statement import Privacy, PrivacyStatement
 from fedcover.protocols.message import Message as Message
 from fedcover.quantile import rounding_slack
@@ -135,6 +136,10 @@ class Method(Protocol):
         """What the run promises about privacy; None if nothing. Refuses what it cannot promise."""
         ...
 
+    def charges(self, query: Message, privacy: Privacy, n_sites: int) -> tuple[Event, ...]:
+        """What answering a query costs a site, for its ledger."""
+        ...
+
     def conclude(self, task: Task, published: Published, target: Target, site: Site | None) -> Fit:
         """The last step, at the target's own site (None if the target is not one site)."""
         ...
@@ -154,6 +159,9 @@ class AtServer:
                 fix="Change the method, or leave privacy out",
             )
         return None
+
+    def charges(self, query: Message, privacy: Privacy, n_sites: int) -> tuple[Event, ...]:
+        return (ExactRelease(query.kind),)
 
     def conclude(self, task: Task, published: Published, target: Target, site: Site | None) -> Fit:
         return published[target.name]

@@ -19,7 +19,8 @@ from fedcover import checks
 from fedcover.errors import FedcoverError
 from fedcover.labelshift.ratios import subsample_sizes
 from fedcover.privacy import noise
-from fedcover.privacy.statement import PrivacyStatement
+from fedcover.privacy.events import Event
+from fedcover.privacy.statement import Privacy, PrivacyStatement
 from fedcover.protocols import averaging, private, search
 from fedcover.protocols.base import (
     AtServer,
@@ -216,7 +217,12 @@ class DPFedCP(AtServer):
                 allowed="privacy with DPFedCP() and its mode",
                 fix="The noise follows from privacy; drop the other options",
             )
-        return private.statement(task, task.privacy, self.public_counts)
+        return private.statement(task, task.privacy, self.mode, self.public_counts)
+
+    def charges(self, query: Message, privacy: Privacy, n_sites: int) -> tuple[Event, ...]:
+        if query.kind.startswith("private-"):
+            return private.charges(query, privacy, n_sites)
+        return super().charges(query, privacy, n_sites)
 
     def server(self, task: Task) -> ServerHalf:
         if self.sites_per_round is not None and self.sites_per_round > len(task.sites):

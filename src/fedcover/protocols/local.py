@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from fedcover.errors import FedcoverError
-from fedcover.privacy.statement import PrivacyStatement
+from fedcover.privacy.events import Event
+from fedcover.privacy.statement import Privacy, PrivacyStatement
 from fedcover.protocols.base import Fit, Message, Published, ServerHalf, Target, Task
 from fedcover.quantile import WeightedSample, conformal_thresholds
 from fedcover.site import Site
@@ -42,6 +43,9 @@ class Local:
         if task.privacy is None:
             return None
         return PrivacyStatement(**{**vars(task.privacy), "epsilon": 0.0})
+
+    def charges(self, query: Message, privacy: Privacy, n_sites: int) -> tuple[Event, ...]:
+        raise AssertionError("Local sends no query")
 
     def answer(self, query: Message, site: Site) -> Message:
         raise AssertionError("Local sends no query")

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from fedcover.errors import FedcoverError
 from fedcover.privacy import accounting, noise
-from fedcover.privacy.events import Event, GaussianRelease
+from fedcover.privacy.events import Event, ExactRelease, GaussianRelease
 from fedcover.privacy.statement import Privacy, PrivacyStatement
 from fedcover.protocols.base import (
     Fit,
@@ -103,7 +103,16 @@ def plan(task: Task, privacy: Privacy, public_counts: bool) -> Plan:
     return Plan(count_sigma, sigmas, (counts, *events))
 
 
-def statement(task: Task, privacy: Privacy, public_counts: bool) -> PrivacyStatement:
+EFFECT = {
+    "balanced": "privacy noise moves the coverage up and down around 1-α, right on average",
+    "guaranteed": (
+        "thresholds are raised by one standard deviation of the noise on the scores and end on a "
+        "bin's edge; noise on the label counts is not covered by that"
+    ),
+}
+
+
+def statement(task: Task, privacy: Privacy, mode: str, public_counts: bool) -> PrivacyStatement:
     """What holds for a private run."""
     events = plan(task, privacy, public_counts).events
     public: tuple[str, ...] = ()
@@ -113,8 +122,33 @@ def statement(task: Task, privacy: Privacy, public_counts: bool) -> PrivacyState
         public = ("the number of records of each site",)
     epsilon = accounting.epsilon(events, privacy.delta)
     return PrivacyStatement(
-        epsilon, privacy.delta, privacy.unit, privacy.relation, privacy.view, events, public
+        epsilon=epsilon,
+        delta=privacy.delta,
+        unit=privacy.unit,
+        relation=privacy.relation,
+        view=privacy.view,
+        events=events,
+        public=public,
+        effect=EFFECT[mode],
     )
+
+
+def charges(query: Message, privacy: Privacy, n_sites: int) -> tuple[Event, ...]:
+    """What answering a query costs, worked out by the site from the query alone.
+
+    The noise in the query is what this site adds. In the secure-sum view the others add as much, so
+    the viewer cannot remove √n times that; the site must know how many take part.
+    """
+    reach = math.sqrt(2) if privacy.relation == "replace" else 1.0
+    sigma = float(query.numbers["sigma"])
+    if query.kind == "private-counts":
+        if sigma == 0:
+            return (ExactRelease("label counts"),)
+        return (GaussianRelease("label counts", sigma, reach * COUNT_SCALE),)
+    seen = sigma * math.sqrt(n_sites) if privacy.view == "secure-sum" else sigma
+    targets = len(query.arrays["weights"])
+    sensitivity = reach * WEIGHT_SCALE * math.sqrt(targets)
+    return (GaussianRelease(f"weighted score histogram of {targets} target(s)", seen, sensitivity),)
 
 
 def fits(

@@ -1,0 +1,331 @@
+"""Audits: run a method on two neighbouring data sets and try to break its claim of privacy.
+
+Every (ε, δ)-private method obeys P(A) ≤ e^ε Q(A) + δ for every event A, where P and Q are the laws
+of what is seen on two neighbouring data sets. So a frequent A under P that is rare under Q proves
+a lower bound on ε. A is "the statistic lies beyond a threshold"; threshold and direction are
+chosen on one part of the runs, and the bound comes from the others by Clopper-Pearson intervals.
+A lower bound above the claim contradicts it; one below proves nothing.
+
+The noise is the method's own, from the operating system. Many runs share one call: their records
+touch cells of their own, and every cell's noise is drawn alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcover import checks
+from fedcover.privacy import accounting
+from fedcover.privacy.statement import Privacy
+from fedcover.privacy.views import AlgorithmOne
+from fedcover.protocols import private
+from fedcover.protocols.base import Message, Method, Published, Round, SecureSum, Target, Task
+from fedcover.protocols.dp_fedcp import DPFedCP
+from fedcover.site import Site
+
+Float64 = NDArray[np.float64]
+Progress = Callable[[int], None]
+
+BATCH = 1 << 14
+"""Runs in one call."""
+
+CHOOSING = 0.25
+"""Share of the runs that choose the threshold; the others give the bound."""
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What an audit found.
+
+    Attributes
+    ----------
+    method
+        What was run.
+    claim, delta
+        The claim that was tested.
+    lower
+        ε is at least this, at the stated confidence; 0 where nothing was found, infinite where
+        something travels that differs without noise.
+    confidence
+        Probability that `lower` is right, whatever the method does.
+    accounted
+        ε that the accountant gives the method at this δ.
+    runs
+        Runs on each of the two data sets.
+    """
+
+    method: str
+    claim: float
+    delta: float
+    lower: float
+    confidence: float
+    accounted: float
+    runs: int
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether the claim is refuted at the stated confidence."""
+        return self.lower > self.claim
+
+    def words(self) -> str:
+        """The verdict in one sentence."""
+        found = (
+            f"{self.runs:,} runs on each of two neighbouring data sets prove ε ≥ {self.lower:.3f} "
+            f"at δ = {self.delta:g}, with {self.confidence:.0%} confidence"
+        )
+        if self.contradicted:
+            return f"CONTRADICTED: the claim is ε = {self.claim:.4g}, but {found}."
+        part = f" ({self.lower / self.claim:.0%} of it)" if self.claim > 0 else ""
+        return f"not contradicted: the claim is ε = {self.claim:.4g}, and {found}{part}."
+
+
+def lower_bound(
+    first: Float64,
+    second: Float64,
+    delta: float,
+    confidence: float = 0.95,
+    seed: int | None = None,
+) -> float:
+    """A lower bound on ε from independent runs on two neighbouring data sets.
+
+    Parameters
+    ----------
+    first, second
+        A number for every run on either data set; any statistic is valid, the log-likelihood
+        ratio of what is seen is the best.
+    delta
+        δ of the claim.
+    confidence
+        Probability with which the bound is right.
+    seed
+        Of the split into runs that choose the threshold and runs that give the bound.
+    """
+    delta = checks.real(delta, "delta", 0, 1)
+    checks.real(confidence, "confidence", 0, 1 - 1e-12, open_low=True)
+    rng = checks.generator(seed, "audit")
+    sample = [np.asarray(x, dtype=np.float64)[rng.permutation(len(x))] for x in (first, second)]
+    cut = [max(1, int(CHOOSING * len(x))) for x in sample]
+    checks.whole(min(len(x) for x in sample), "runs", 8)
+    best, choice = -math.inf, (1.0, 0, 0.0)
+    for sign in (1.0, -1.0):
+        trial = [np.sort(sign * x[:c]) for x, c in zip(sample, cut, strict=True)]
+        both = np.sort(np.concatenate(trial))
+        # Thresholds between runs, from half of them beyond to a single one.
+        beyond = np.unique(np.geomspace(1, len(both) / 2, 200).astype(np.int64))
+        at = (both[-beyond] + both[-beyond - 1]) / 2
+        above = [len(x) - np.searchsorted(x, at, side="right") for x in trial]
+        for swap in (0, 1):
+            many, few = above[swap], above[1 - swap]
+            found = _bound(many, cut[swap], few, cut[1 - swap], delta, confidence)
+            k = int(np.argmax(found))
+            if found[k] > best:
+                best, choice = float(found[k]), (sign, swap, float(at[k]))
+    sign, swap, threshold = choice
+    rest = [sign * x[c:] for x, c in zip(sample, cut, strict=True)]
+    above = [np.array([(x > threshold).sum()]) for x in rest]
+    sizes = [len(x) for x in rest]
+    found = _bound(above[swap], sizes[swap], above[1 - swap], sizes[1 - swap], delta, confidence)
+    return max(0.0, float(found[0]))
+
+
+def _bound(
+    many: NDArray[np.int64],
+    n_many: int,
+    few: NDArray[np.int64],
+    n_few: int,
+    delta: float,
+    confidence: float,
+) -> Float64:
+    """log((P(A) - δ) / Q(A)) with P(A) at its lower and Q(A) at its upper Clopper-Pearson end."""
+    from scipy.stats import beta
+
+    miss = (1 - confidence) / 2  # either interval may fail
+    low = np.where(many > 0, beta.ppf(miss, np.maximum(many, 1), n_many - many + 1), 0.0)
+    high = np.where(few < n_few, beta.ppf(1 - miss, few + 1, np.maximum(n_few - few, 1)), 1.0)
+    gap = low - delta
+    return np.where(gap > 0, np.log(np.where(gap > 0, gap, 1.0) / high), -np.inf)
+
+
+def drive(
+    method: Method, task: Task, sites: list[Site]
+) -> tuple[Published, list[Round | SecureSum]]:
+    """Both halves of a protocol to the end: what is published, and all that was asked."""
+    by_name, asked = {s.name: s for s in sites}, list[Round | SecureSum]()
+    server, replies = method.server(task), dict[str, Message]()
+    while True:
+        try:
+            asked.append(server.send(replies) if asked else next(server))
+        except StopIteration as done:
+            return done.value, asked
+        replies = {n: method.answer(q, by_name[n]) for n, q in _queries(asked[-1]).items()}
+        if isinstance(asked[-1], SecureSum):
+            replies = {"sum": _summed(list(replies.values()))}
+
+
+def _queries(asked: Round | SecureSum) -> Round:
+    return asked.queries if isinstance(asked, SecureSum) else asked
+
+
+def _summed(replies: list[Message]) -> Message:
+    """What a secure sum lets the server see."""
+    keys = replies[0].arrays
+    return Message(replies[0].kind, {k: sum(r.arrays[k] for r in replies) for k in keys})
+
+
+def audit_dp_fedcp(
+    privacy: Privacy,
+    runs: int = 400_000,
+    *,
+    claim: float | None = None,
+    confidence: float = 0.95,
+    seed: int | None = None,
+    progress: Progress | None = None,
+) -> Audit:
+    """Audit private DP-FedCP at the level of records.
+
+    The data sets differ in one record, which has another label and lies in another bin (or is
+    missing in one of them, for add-remove), at the largest weight a query may carry. What a site
+    is asked, noise included, comes from the server half; only the cells are made many.
+
+    Parameters
+    ----------
+    privacy
+        What the run is asked to keep.
+    runs
+        Runs on each of the two data sets.
+    claim
+        ε to test; without it the one of the method's own statement.
+    confidence
+        Probability with which the bound is right.
+    seed
+        Of the split of the runs, never of the noise.
+    progress
+        Called with the number of runs done since the last call, `2 runs` in all.
+    """
+    method, names = DPFedCP(), ("a",) if privacy.view == "server" else ("a", "b")
+    task = Task(names, 3, (0.1,), (Target("a", ("a",)),), privacy=privacy)
+    stated = private.statement(task, privacy, method.public_counts)
+    asked = drive(method, task, neighbours(names, 1, privacy.relation)[0])[1]
+    values, leak = (list[Float64](), list[Float64]()), False
+    for start in range(0, checks.whole(runs, "runs", 8), BATCH):
+        count = min(BATCH, runs - start)
+        plain = []
+        for world, sites in enumerate(neighbours(names, count, privacy.relation)):
+            seen = [_seen(method, question, sites, count) for question in asked]
+            values[world].append(statistic(asked, seen, privacy.relation))
+            plain.append([dict(reply.numbers) for reply in seen])
+        leak |= plain[0] != plain[1]  # something travels that differs, without noise
+        if progress:
+            progress(2 * count)
+    first, second = (np.concatenate(v) for v in values)
+    lower = lower_bound(first, second, privacy.delta, confidence, seed)
+    claim = stated.epsilon if claim is None else checks.real(claim, "claim", 0, math.inf)
+    what = f"DP-FedCP at ε = {privacy.epsilon:g}, one record, {privacy.relation}, {privacy.view}"
+    found = math.inf if leak else lower
+    return Audit(what, claim, privacy.delta, found, confidence, stated.epsilon, runs)
+
+
+def neighbours(names: tuple[str, ...], count: int, relation: str) -> tuple[list[Site], list[Site]]:
+    """Two federations of `count` runs side by side; only the first site differs.
+
+    Run j owns the labels and bins 2j and 2j+1: its record is in the one in the first federation
+    and in the other, or nowhere, in the second. One more record keeps every site from being empty.
+    """
+    cells = 2 * count + 1
+    places = np.arange(0, cells, 2), np.append(np.arange(1, cells, 2), cells - 1)
+    if relation == "add-remove":
+        places = places[0], np.array([cells - 1])
+    others = [Site(n, [1.0], [cells - 1], n_classes=cells) for n in names[1:]]
+    first, second = (Site(names[0], (p + 0.5) / cells, p, n_classes=cells) for p in places)
+    return [first, *others], [second, *others]
+
+
+def _seen(method: Method, asked: Round | SecureSum, sites: list[Site], count: int) -> Message:
+    """What the server sees of the first site: its reply, or the sum of all, to the same query.
+
+    Only the cells are made many: `count` runs side by side.
+    """
+    query, cells = _queries(asked)["a"], 2 * count + 1
+    arrays = {
+        "weights": np.full((1, cells), private.WEIGHT_SCALE),
+        "cuts": np.arange(1, cells) / cells,
+        "ends": np.array([0, cells - 1]),
+    }
+    wide = Message(query.kind, arrays if query.arrays else {}, query.numbers)
+    if isinstance(asked, SecureSum):
+        return _summed([method.answer(wide, site) for site in sites])
+    return method.answer(wide, sites[0])
+
+
+def statistic(asked: list[Round | SecureSum], seen: list[Message], relation: str) -> Float64:
+    """The log-likelihood ratio of every run, up to a constant: changed cells over σ²."""
+    total: Float64 = np.zeros(1)
+    for question, reply in zip(asked, seen, strict=True):
+        parts = len(question.queries) if isinstance(question, SecureSum) else 1
+        variance = float(_queries(question)["a"].numbers["sigma"]) ** 2 * parts
+        counts = reply.arrays.get("counts")
+        unit = private.WEIGHT_SCALE if counts is None else private.COUNT_SCALE
+        cells = (reply.arrays["bins"] if counts is None else counts)[:-1].reshape(-1, 2)
+        change = cells[:, 0] - (cells[:, 1] if relation == "replace" else 0)
+        total = total + change * (unit / variance)
+    return total
+
+
+def audit_paper(
+    epsilon: float = 0.9,
+    delta: float = 1e-5,
+    runs: int = 2_000_000,
+    *,
+    claim: float | None = None,
+    confidence: float = 0.95,
+    seed: int | None = None,
+    progress: Progress | None = None,
+) -> Audit:
+    """Audit Algorithm 1 with the noise of Theorem 4.4: n = 2 sites, S = T = K = 1, λ = ½.
+
+    The data sets differ in the scores of one site; what is seen are the published thresholds. A
+    run has many (target, label) cells with noise of their own but one draw of the site that takes
+    part, so cells are kept by that draw and handed out by a fresh, fair one for each audit.
+
+    Parameters
+    ----------
+    epsilon, delta
+        What the noise is chosen for by the paper's formula.
+    runs, claim, confidence, seed, progress
+        As in `audit_dp_fedcp`; the claim is `epsilon` unless given.
+    """
+    from fedcover.bounds import theorem_4_4_paper_noise
+
+    noise = theorem_4_4_paper_noise(epsilon, delta, 1, 1, 2, 1, 0.5)
+    events = AlgorithmOne(noise, (0.5, 0.5), 1, 1, 1).secure_sum_events()
+    method = DPFedCP(1, 1, sites_per_round=1, start=0.5, average="last", gradient_noise=noise)
+    labels, even = np.repeat(np.arange(128), 4), np.full(128, 1 / 128)
+    targets = tuple(Target(str(t), distribution=even) for t in range(BATCH // 128))
+    task = Task(("a", "b"), 128, (0.1,), targets)
+    checks.whole(runs, "runs", 8)
+    values = []
+    for score in (1.0, 0.0):  # of site b; all scores of site a are 0
+        sites = [
+            Site(n, np.full(len(labels), v), labels, n_classes=128)
+            for n, v in (("a", 0.0), ("b", score))
+        ]
+        drawn = int(np.random.default_rng().binomial(runs, 0.5))
+        need, kept = {"a": drawn, "b": runs - drawn}, list[Float64]()
+        while any(need.values()):
+            published, asked = drive(method, task, sites)
+            (name,) = _queries(asked[-1])  # who took part
+            cells = np.concatenate([fit.thresholds[0] for fit in published.values()])
+            kept.append(cells[: need[name]])
+            need[name] -= len(kept[-1])
+            if progress:
+                progress(len(kept[-1]))
+        values.append(np.concatenate(kept))
+    lower = lower_bound(values[0], values[1], delta, confidence, seed)
+    claim = epsilon if claim is None else checks.real(claim, "claim", 0, math.inf)
+    what = f"Algorithm 1 with the paper's noise σ_g = {noise:.4g}, one site, replace, output only"
+    return Audit(what, claim, delta, lower, confidence, accounting.epsilon(events, delta), runs)
