@@ -15,11 +15,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcover import checks
+from fedcover.checks import Seed
 from fedcover.privacy import accounting
 from fedcover.privacy.statement import Privacy
 from fedcover.privacy.views import AlgorithmOne
@@ -30,6 +32,7 @@ from fedcover.site import Site
 
 Float64 = NDArray[np.float64]
 Progress = Callable[[int], None]
+Asked = Round | SecureSum
 
 BATCH = 1 << 14
 """Runs in one call."""
@@ -85,11 +88,7 @@ class Audit:
 
 
 def lower_bound(
-    first: Float64,
-    second: Float64,
-    delta: float,
-    confidence: float = 0.95,
-    seed: int | None = None,
+    first: Float64, second: Float64, delta: float, confidence: float = 0.95, seed: Seed = None
 ) -> float:
     """A lower bound on ε from independent runs on two neighbouring data sets.
 
@@ -106,56 +105,40 @@ def lower_bound(
         Of the split into runs that choose the threshold and runs that give the bound.
     """
     delta = checks.real(delta, "delta", 0, 1)
-    checks.real(confidence, "confidence", 0, 1 - 1e-12, open_low=True)
+    miss = (1 - checks.real(confidence, "confidence", 0, 1 - 1e-9, open_low=True)) / 2
     rng = checks.generator(seed, "audit")
-    sample = [np.asarray(x, dtype=np.float64)[rng.permutation(len(x))] for x in (first, second)]
-    cut = [max(1, int(CHOOSING * len(x))) for x in sample]
-    checks.whole(min(len(x) for x in sample), "runs", 8)
-    best, choice = -math.inf, (1.0, 0, 0.0)
+    shuffled = [rng.permutation(np.asarray(x, dtype=np.float64)) for x in (first, second)]
+    cut = int(CHOOSING * checks.whole(min(map(len, shuffled)), "runs", 8))
+    best, choice = -np.inf, (1.0, 0, 0.0)
     for sign in (1.0, -1.0):
-        trial = [np.sort(sign * x[:c]) for x, c in zip(sample, cut, strict=True)]
+        trial = [np.sort(sign * x[:cut]) for x in shuffled]
         both = np.sort(np.concatenate(trial))
-        # Thresholds between runs, from half of them beyond to a single one.
-        beyond = np.unique(np.geomspace(1, len(both) / 2, 200).astype(np.int64))
+        # Thresholds between runs, from a single one of them beyond to half of them.
+        beyond = np.unique(np.geomspace(1, cut, 200).astype(np.int64))
         at = (both[-beyond] + both[-beyond - 1]) / 2
-        above = [len(x) - np.searchsorted(x, at, side="right") for x in trial]
-        for swap in (0, 1):
-            many, few = above[swap], above[1 - swap]
-            found = _bound(many, cut[swap], few, cut[1 - swap], delta, confidence)
-            k = int(np.argmax(found))
-            if found[k] > best:
-                best, choice = float(found[k]), (sign, swap, float(at[k]))
-    sign, swap, threshold = choice
-    rest = [sign * x[c:] for x, c in zip(sample, cut, strict=True)]
-    above = [np.array([(x > threshold).sum()]) for x in rest]
-    sizes = [len(x) for x in rest]
-    found = _bound(above[swap], sizes[swap], above[1 - swap], sizes[1 - swap], delta, confidence)
-    return max(0.0, float(found[0]))
+        above = [cut - np.searchsorted(x, at, side="right") for x in trial]
+        for one in (0, 1):
+            found = _bound(above[one], cut, above[1 - one], cut, delta, miss)
+            if found.max() > best:
+                best, choice = found.max(), (sign, one, at[found.argmax()])
+    sign, one, threshold = choice
+    rest = [sign * x[cut:] for x in shuffled]
+    (many, n_many), (few, n_few) = (((x > threshold).sum(), len(x)) for x in rest[:: 1 - 2 * one])
+    return max(0.0, float(_bound(many, n_many, few, n_few, delta, miss)))
 
 
-def _bound(
-    many: NDArray[np.int64],
-    n_many: int,
-    few: NDArray[np.int64],
-    n_few: int,
-    delta: float,
-    confidence: float,
-) -> Float64:
-    """log((P(A) - δ) / Q(A)) with P(A) at its lower and Q(A) at its upper Clopper-Pearson end."""
+def _bound(many: Any, n_many: int, few: Any, n_few: int, delta: float, miss: float) -> Any:
+    """log((P(A) - δ) / Q(A)), P(A) at its lower and Q(A) at its upper Clopper-Pearson end."""
     from scipy.stats import beta
 
-    miss = (1 - confidence) / 2  # either interval may fail
-    low = np.where(many > 0, beta.ppf(miss, np.maximum(many, 1), n_many - many + 1), 0.0)
+    low = np.where(many > 0, beta.ppf(miss, np.maximum(many, 1), n_many - many + 1), 0.0) - delta
     high = np.where(few < n_few, beta.ppf(1 - miss, few + 1, np.maximum(n_few - few, 1)), 1.0)
-    gap = low - delta
-    return np.where(gap > 0, np.log(np.where(gap > 0, gap, 1.0) / high), -np.inf)
+    return np.log(np.maximum(low, 1e-300) / high)
 
 
-def drive(
-    method: Method, task: Task, sites: list[Site]
-) -> tuple[Published, list[Round | SecureSum]]:
+def drive(method: Method, task: Task, sites: list[Site]) -> tuple[Published, list[Asked]]:
     """Both halves of a protocol to the end: what is published, and all that was asked."""
-    by_name, asked = {s.name: s for s in sites}, list[Round | SecureSum]()
+    by_name, asked = {s.name: s for s in sites}, list[Asked]()
     server, replies = method.server(task), dict[str, Message]()
     while True:
         try:
@@ -167,14 +150,14 @@ def drive(
             replies = {"sum": _summed(list(replies.values()))}
 
 
-def _queries(asked: Round | SecureSum) -> Round:
+def _queries(asked: Asked) -> Round:
     return asked.queries if isinstance(asked, SecureSum) else asked
 
 
 def _summed(replies: list[Message]) -> Message:
     """What a secure sum lets the server see."""
     keys = replies[0].arrays
-    return Message(replies[0].kind, {k: sum(r.arrays[k] for r in replies) for k in keys})
+    return Message(replies[0].kind, {k: np.sum([r.arrays[k] for r in replies], 0) for k in keys})
 
 
 def audit_dp_fedcp(
@@ -183,7 +166,7 @@ def audit_dp_fedcp(
     *,
     claim: float | None = None,
     confidence: float = 0.95,
-    seed: int | None = None,
+    seed: Seed = None,
     progress: Progress | None = None,
 ) -> Audit:
     """Audit private DP-FedCP at the level of records.
@@ -209,7 +192,8 @@ def audit_dp_fedcp(
     """
     method, names = DPFedCP(), ("a",) if privacy.view == "server" else ("a", "b")
     task = Task(names, 3, (0.1,), (Target("a", ("a",)),), privacy=privacy)
-    stated = private.statement(task, privacy, method.public_counts)
+    stated = method.statement(task)
+    assert stated is not None  # the task asks for privacy
     asked = drive(method, task, neighbours(names, 1, privacy.relation)[0])[1]
     values, leak = (list[Float64](), list[Float64]()), False
     for start in range(0, checks.whole(runs, "runs", 8), BATCH):
@@ -245,24 +229,18 @@ def neighbours(names: tuple[str, ...], count: int, relation: str) -> tuple[list[
     return [first, *others], [second, *others]
 
 
-def _seen(method: Method, asked: Round | SecureSum, sites: list[Site], count: int) -> Message:
-    """What the server sees of the first site: its reply, or the sum of all, to the same query.
-
-    Only the cells are made many: `count` runs side by side.
-    """
+def _seen(method: Method, asked: Asked, sites: list[Site], count: int) -> Message:
+    """What is seen of the first site, its reply or the sum: the same query, only with more cells."""
     query, cells = _queries(asked)["a"], 2 * count + 1
-    arrays = {
-        "weights": np.full((1, cells), private.WEIGHT_SCALE),
-        "cuts": np.arange(1, cells) / cells,
-        "ends": np.array([0, cells - 1]),
-    }
+    weights, cuts = np.full((1, cells), private.WEIGHT_SCALE), np.arange(1, cells) / cells
+    arrays = {"weights": weights, "cuts": cuts, "ends": np.array([0, cells - 1])}
     wide = Message(query.kind, arrays if query.arrays else {}, query.numbers)
     if isinstance(asked, SecureSum):
         return _summed([method.answer(wide, site) for site in sites])
     return method.answer(wide, sites[0])
 
 
-def statistic(asked: list[Round | SecureSum], seen: list[Message], relation: str) -> Float64:
+def statistic(asked: list[Asked], seen: list[Message], relation: str) -> Float64:
     """The log-likelihood ratio of every run, up to a constant: changed cells over σ²."""
     total: Float64 = np.zeros(1)
     for question, reply in zip(asked, seen, strict=True):
@@ -283,7 +261,7 @@ def audit_paper(
     *,
     claim: float | None = None,
     confidence: float = 0.95,
-    seed: int | None = None,
+    seed: Seed = None,
     progress: Progress | None = None,
 ) -> Audit:
     """Audit Algorithm 1 with the noise of Theorem 4.4: n = 2 sites, S = T = K = 1, λ = ½.
