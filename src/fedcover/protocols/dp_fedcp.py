@@ -130,7 +130,7 @@ class DPFedCP(AtServer):
             "count_noise": checks.real(self.count_noise, "count_noise", 0, 1e12),
             "solver": checks.choice(self.solver, "solver", ["auto", "search", "averaging"]),
             "public_counts": checks.flag(self.public_counts, "public_counts"),
-            "mode": checks.choice(self.mode, "mode", list(private.MARGIN)),
+            "mode": checks.choice(self.mode, "mode", list(private.EFFECT)),
         }
         if self.start is not None:
             checked["start"] = checks.real(self.start, "start", 0, 1)

@@ -7,8 +7,7 @@ Iterating pays for every step, so the private form asks for few numbers and make
    sits in one bin, so noise does not grow with their number, and all α and labels share it;
 3. the same again, or zoomed in where a single bin holds too much of the mass.
 
-All values are integers and so is the noise. The distribution function is the posterior mean of
-independent increments given the noisy bins, made monotone; its posterior deviation is known.
+All values are integers and so is the noise. `noisy_curve` turns the histograms into thresholds.
 """
 
 from __future__ import annotations
@@ -38,6 +37,13 @@ from fedcover.protocols.base import (
     reply_of,
     target_counts,
 )
+from fedcover.protocols.noisy_curve import (
+    Histogram,
+    curve_of,
+    first_grid,
+    thresholds_on,
+    zoomed,
+)
 from fedcover.site import Site
 
 COUNT_SCALE = 64
@@ -51,19 +57,6 @@ BUDGET_SHARES = (5.0, 4.0, 8.0)
 
 LARGEST_RATIO = 20.0
 """Ratios are cut off here: noise grows with the largest, and noisy counts can make it absurd."""
-
-PRIOR = 0.5
-"""Prior variance of a bin's mass per width: loose, it matters only where noise drowns the data."""
-
-MARGIN = {"balanced": 0.0, "guaranteed": 1.0}
-"""Deviations of the curve that the level is raised by: noise then costs size, not coverage."""
-
-
-TOO_MUCH = 1.5
-"""A bin with this many times its expected mass, beyond noise, is cut up in the second round."""
-
-HALVINGS = 10
-"""Parts of the first or last bin, each half as wide as the one before: down to 1e-4."""
 
 
 @dataclass(frozen=True)
@@ -175,8 +168,8 @@ def fits(
 
     # "Guaranteed" ends on an edge: one between each expected quantile and 1 keeps it from 1.
     stops = task.alphas if mode == "guaranteed" else ()
-    grids = [_grid(budget, unit[t], totals[t], stops) for t in range(len(task.targets))]
-    seen: list[list[_Seen]] = [[] for _ in task.targets]
+    grids = [first_grid(budget.histogram_sigmas[1] * u, stops) for u in unit / totals]
+    seen: list[list[Histogram]] = [[] for _ in task.targets]
     for k, sigma in enumerate(budget.histogram_sigmas):
         bins = yield from _histograms(task, privacy, weights, [g.edges for g in grids], sigma)
         for t, masses in enumerate(bins):
@@ -184,13 +177,14 @@ def fits(
             noise_sd = (
                 sigma * scale * (1 if privacy.view == "secure-sum" else len(task.sites) ** 0.5)
             )
-            seen[t].append(_Seen(grids[t].edges, masses * scale, noise_sd))
+            seen[t].append(Histogram(grids[t].edges, masses * scale, noise_sd))
             if k == 0:
-                grids[t] = _zoomed(grids[t], _curve(grids[t], seen[t]), task.alphas, noise_sd)
-    curves = [_curve(grid, s) for grid, s in zip(grids, seen, strict=True)]
+                curve = curve_of(grids[t], seen[t])
+                grids[t] = zoomed(grids[t], curve, task.alphas, noise_sd)
+    curves = [curve_of(grid, s) for grid, s in zip(grids, seen, strict=True)]
     return {
         target.name: Fit(
-            thresholds=_thresholds(curves[t], task.alphas, ratios[t] / totals[t], mode),
+            thresholds=thresholds_on(curves[t], task.alphas, ratios[t] / totals[t], mode),
             ratios=ratios[t],
             records=mixture * sizes.sum(),
             total=float(totals[t]),
@@ -224,23 +218,6 @@ def _ratios(
         wanted = np.maximum(size * mixture + keep * apart, 0.0)
         wanted = wanted / wanted.sum() if wanted.sum() > 0 else mixture
     return np.minimum(wanted / mixture, LARGEST_RATIO), keep
-
-
-@dataclass(frozen=True)
-class _Grid:
-    """Bins, and how much of the mass each is expected to hold before anything is seen."""
-
-    edges: Float64
-    expected: Float64
-
-
-def _grid(budget: Plan, unit: float, total: float, stops: tuple[float, ...]) -> _Grid:
-    """Bins of the first histogram: more where the noise of a bin is small against the total."""
-    noise_sd = budget.histogram_sigmas[1] * unit / total
-    bins = int(np.clip(round(2 * noise_sd ** (-1 / 3)), 6, 64))
-    edges = np.linspace(0, 1, bins + 1)
-    edges = np.unique(np.append(edges, [1 - alpha / 2 for alpha in stops]))
-    return _Grid(edges, np.diff(edges))
 
 
 def _histograms(
@@ -296,98 +273,6 @@ def answer_histogram(query: Message, site: Site) -> Message:
     return Message(
         "private-histogram", {"bins": exact + noise.discrete_gaussian(sigma, exact.shape)}
     )
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """A noisy histogram: shares of the total weight between edges, with the noise of each bin."""
-
-    edges: Float64
-    masses: Float64
-    sd: float
-
-
-@dataclass(frozen=True)
-class _Curve:
-    """The distribution function at some scores, and how uncertain the noise leaves it."""
-
-    scores: Float64
-    values: Float64
-    sd: Float64
-
-
-def _curve(grid: _Grid, seen: list[_Seen]) -> _Curve:
-    """Posterior mean and deviation of the distribution function given all histograms.
-
-    The masses of the bins have independent Gaussian priors around what the grid expects; every bin
-    of a histogram is the sum of some of them, and all of them sum to 1.
-    """
-    edges, expected = grid.edges, grid.expected
-    rows, values, sds = [np.ones((1, len(expected)))], [np.ones(1)], [np.array([1e-3])]
-    for s in seen:
-        inside = np.searchsorted(s.edges, edges[1:], side="left") - 1
-        rows.append(np.eye(len(s.masses))[:, inside])
-        values.append(s.masses)
-        sds.append(np.full(len(s.masses), s.sd))
-    design, prior = np.vstack(rows), PRIOR * expected
-    gain = np.linalg.solve(
-        design * prior @ design.T + np.diag(np.concatenate(sds) ** 2), design * prior
-    ).T
-    masses = expected + gain @ (np.concatenate(values) - design @ expected)
-    spread = np.diag(prior) - gain @ (design * prior)
-    below = np.tril(np.ones((len(expected), len(expected))))
-    sd = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", below, spread, below), 0))
-    return _Curve(edges, np.append(0, _monotone(np.cumsum(masses))), np.append(0, sd))
-
-
-def _monotone(values: Float64) -> Float64:
-    from scipy.optimize import isotonic_regression
-
-    return np.clip(isotonic_regression(values).x, 0, 1)
-
-
-def _zoomed(grid: _Grid, curve: _Curve, alphas: tuple[float, ...], noise_sd: float) -> _Grid:
-    """The next grid: the same, but finer inside bins that hold a quantile and far too much mass.
-
-    Scores crowd at the ends of [0, 1], so the first and the last bin are cut geometrically towards
-    the end, others evenly. The parts of a bin are expected to share its mass equally.
-    """
-    bins = len(grid.expected)
-    mass = np.diff(curve.values)
-    fine = {
-        int(np.clip(np.searchsorted(curve.values, 1 - alpha) - 1, 0, bins - 1)) for alpha in alphas
-    }
-    edges, expected = [np.zeros(1)], []
-    for b in range(bins):
-        low, high = grid.edges[b], grid.edges[b + 1]
-        cuts = np.array([high])
-        if b in fine and mass[b] > TOO_MUCH * grid.expected[b] + noise_sd:
-            halves = (high - low) * 2.0 ** -np.arange(HALVINGS, 0, -1)
-            if b == bins - 1:
-                cuts = np.append(high - halves[::-1], high)
-            elif b == 0:
-                cuts = np.append(low + halves, high)
-            else:
-                cuts = np.linspace(low, high, bins + 1)[1:]
-        edges.append(cuts)
-        expected.append(np.full(len(cuts), grid.expected[b] / len(cuts)))
-    return _Grid(np.concatenate(edges), np.concatenate(expected))
-
-
-def _thresholds(
-    curve: _Curve, alphas: tuple[float, ...], query_share: Float64, mode: str
-) -> Float64:
-    """Where the curve reaches (1-α)(1 + w_y/W), (A, C).
-
-    Balanced: on the line between two edges. Guaranteed: the first edge at which the curve less one
-    standard deviation is there, because nothing is known of what happens between edges.
-    """
-    level = (1 - np.asarray(alphas)[:, None]) * (1 + query_share)
-    lowered = np.maximum.accumulate(curve.values - MARGIN[mode] * curve.sd)
-    if mode == "guaranteed":
-        return np.append(curve.scores, 1.0)[np.searchsorted(lowered, level)]
-    lowered = lowered + 1e-12 * np.arange(len(lowered))  # strictly growing, for the inverse
-    return np.where(level > lowered[-1], 1.0, np.interp(level, lowered, curve.scores))
 
 
 def _integers(replies: Round, site: str, key: str, length: int) -> NDArray[np.int64]:
