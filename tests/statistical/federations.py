@@ -19,9 +19,13 @@ class Draw:
     scores: np.ndarray  # of the test records' own labels
     labels: np.ndarray
     weights: np.ndarray  # of the test records, summing to 1
+    probs: np.ndarray | None = None  # of the test records
 
     def coverage(self, cal: fc.Calibration) -> float:
         return float(self.weights @ (self.scores <= cal.thresholds[0][self.labels]))
+
+    def mean_size(self, cal: fc.Calibration) -> float:
+        return float(cal.predict_set(self.probs, seed=0).sizes.mean())
 
 
 class Simulated:
@@ -45,7 +49,7 @@ class Simulated:
                 sites.append(fc.Site.from_probabilities(name, probs, y, self.score, rng))
             probs, y = self._records(rng, n_test, self.priors[1])
             scores = self.score.of_labels(probs, y, rng)
-            yield Draw(sites, scores, y, np.full(n_test, 1 / n_test))
+            yield Draw(sites, scores, y, np.full(n_test, 1 / n_test), probs)
 
     def _records(self, rng, n, prior):
         y = rng.choice(3, size=n, p=prior)

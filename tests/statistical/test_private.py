@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fedcover as fc
+from fedcover.privacy import noise_multiplier
 
 from .federations import Simulated
 
@@ -31,12 +32,13 @@ def covered(draws, epsilon, mode):
     for draw in draws:
         cal = fc.calibrate(draw.sites, 0.1, method, targets="agent 2", privacy=budget)["agent 2"]
         assert cal.privacy.epsilon <= epsilon * (1 + 1e-9)
-        found.append((draw.coverage(cal), cal.thresholds.mean()))
-    coverage, threshold = np.array(found).T
-    print(
-        f"\nε={epsilon} {mode}: {coverage.mean():.4f} ± {coverage.std():.4f}, "
-        f"mean threshold {threshold.mean():.3f}"
-    )
+        found.append((draw.coverage(cal), draw.mean_size(cal)))
+    return shown(f"ε={epsilon} {mode}", found)
+
+
+def shown(what, found):
+    coverage, size = np.array(found).T
+    print(f"\n{what}: {coverage.mean():.4f} ± {coverage.std():.4f}, set size {size.mean():.3f}")
     return coverage
 
 
@@ -64,3 +66,24 @@ def test_crowded_scores_are_covered_too(score):
     ]
     print(f"\n{score}: {np.mean(found):.4f} ± {np.std(found):.4f}")
     assert abs(np.mean(found) - 0.9) <= 0.02
+
+
+def test_the_published_algorithm_at_the_same_epsilon(draws):
+    """Noise for ε = 1 over its T·K steps and three runs, site level, sums only: useless sets."""
+    share = np.array([1000, 50]) / np.linalg.norm([1000, 50])
+    noise = noise_multiplier(1.0, 1e-5, count=200 * 20 * 3) * share.max()
+    method = fc.methods.DPFedCP.paper(start=0.5, gradient_noise=noise)
+    found = []
+    for r, draw in enumerate(draws[:100]):
+        cal = fc.calibrate(draw.sites, 0.1, method, targets="agent 2", seed=r)["agent 2"]
+        found.append((draw.coverage(cal), draw.mean_size(cal)))
+    coverage = shown(f"published settings, σ_g={noise:.0f}", found)
+    assert coverage.std() > 5 * LARGEST_SD[1]
+
+
+def test_no_privacy_for_comparison(draws):
+    found = []
+    for draw in draws:
+        cal = fc.calibrate(draw.sites, 0.1, targets="agent 2")["agent 2"]
+        found.append((draw.coverage(cal), draw.mean_size(cal)))
+    assert abs(shown("no privacy", found).mean() - 0.9) <= 0.005

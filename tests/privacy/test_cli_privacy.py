@@ -1,0 +1,99 @@
+"""`fedcover privacy` and `fedcover audit`."""
+
+from __future__ import annotations
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from fedcover.cli.audit import audit
+from fedcover.cli.privacy import privacy
+from fedcover.errors import FedcoverError
+
+app = typer.Typer()
+app.command()(privacy)
+app.command()(audit)
+
+
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch):
+    monkeypatch.setattr("fedcover.cli.common.out.width", 160, raising=False)
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(a) for a in arguments])
+
+
+def rows(output):
+    lines = [line for line in output.splitlines() if line.startswith("│")]
+    return [[cell.strip() for cell in line.strip("│").split("│")] for line in lines]
+
+
+def test_table_of_the_published_run():
+    done = run("privacy")
+    assert done.exit_code == 0, done.output
+    assert [row[:4] for row in rows(done.output)] == [
+        ["10", "1", "46.2", "9.59"],
+        ["10", "1,000", "20,852", "2,129"],
+        ["30", "1", "10.7", "2.65"],
+        ["30", "1,000", "2,506", "294"],
+        ["60", "1", "4.65", "1.22"],
+        ["60", "1,000", "697", "94.6"],
+        ["100", "1", "2.59", "0.699"],
+        ["100", "1,000", "284", "44"],
+    ]
+    claims = [row[4] for row in rows(done.output)]
+    assert claims[1::2] == ["-"] * 4  # the paper claims nothing for separate runs
+    assert float(claims[0]) < 46.2
+    for part in ("Theorem 4.4", "proof does not hold", "label counts", "is ∞"):
+        assert part in " ".join(done.output.split())
+
+
+def test_own_federation():
+    done = run("privacy", "--sigma", 30, "--runs", 1, "--sizes", "2x40,500", "--rounds", 5)
+    assert "3 sites" in done.output
+    assert len(rows(done.output)) == 1
+    few = ("privacy", "--sigma", 30, "--runs", 1, "--sites-per-round", 2)
+    assert "gains nothing" in run(*few).output
+    assert "gains nothing" not in run(*few, "--sizes", "10x40").output
+
+
+def test_private_dp_fedcp():
+    done = run("privacy", "--epsilon", 1, "--delta", 1e-5, "--targets", 2)
+    assert done.exit_code == 0, done.output
+    table = rows(done.output)
+    together = [row for row in table if row[2] == "all together"]
+    assert [row[5] for row in together] == ["1"] * 4
+    assert len([row for row in table if row[2] == "label counts"]) == 4
+    assert {row[0] for row in table} == {"replace", "add-remove", ""}
+    assert "2 target(s)" in done.output
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [("--sizes", "many"), ("--sizes", "3x,4"), ("--sizes", "0"), ("--delta", 2), ("--sigma", 0),
+     ("--sites-per-round", 12), ("--epsilon", -1), ("--epsilon", 1, "--targets", 0)],
+)  # fmt: skip
+def test_refuses(wrong):
+    assert isinstance(run("privacy", *wrong).exception, FedcoverError)
+
+
+def test_audit():
+    done = run("audit", "dp-fedcp", "--epsilon", 2, "--runs", 5000, "--seed", 1)
+    assert done.exit_code == 0, done.output
+    assert "not contradicted: the claim is ε = 2" in done.output
+    done = run("audit", "dp-fedcp", "--epsilon", 4, "--claim", 1, "--runs", 30_000,
+               "--relation", "add-remove", "--view", "secure-sum")  # fmt: skip
+    assert done.exit_code == 1
+    assert "CONTRADICTED: the claim is ε = 1" in done.output
+    done = run("audit", "paper", "--runs", 1000)
+    assert done.exit_code == 0
+    assert "σ_g = 1.736" in done.output
+
+
+@pytest.mark.parametrize(
+    "wrong", [("pooled",), ("dp-fedcp", "--view", "x"), ("dp-fedcp", "--runs", 3),
+              ("paper", "--epsilon", 0), ("dp-fedcp", "--claim", -1, "--runs", 10)]
+)  # fmt: skip
+def test_audit_refuses(wrong):
+    assert isinstance(run("audit", *wrong).exception, FedcoverError)
