@@ -218,12 +218,11 @@ def whole(value: Any, what: str, least: int, most: float = sys.maxsize) -> int:
 def real(value: Any, what: str, low: float, high: float, *, open_low: bool = False) -> float:
     """A finite number in [low, high], or in (low, high] with `open_low`."""
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    inside = number and (low < value if open_low else low <= value) and value <= high
     try:
-        finite = number and math.isfinite(value)
+        x = float(value) if number else math.nan
     except OverflowError:  # an integer beyond any float
-        finite = False
-    if not inside or not finite:
+        x = math.nan
+    if not (low < x if open_low else low <= x) or x > high or not math.isfinite(x):
         above, sign = (f"above {low:g}", ">") if open_low else (f"{low:g} and above", "≥")
         span = f"{'(' if open_low else '['}{low:g}, {high:g}]"
         inner = min(low + 1, (low + high) / 2) if open_low else low
@@ -233,7 +232,7 @@ def real(value: Any, what: str, low: float, high: float, *, open_low: bool = Fal
             fix=f"Give a number {f'{sign} {low:g}' if high == np.inf else f'in {span}'}, "
             f"for example {inner:g}",
         )
-    return float(value)
+    return x
 
 
 def choice(value: Any, what: str, options: Sequence[str]) -> str:

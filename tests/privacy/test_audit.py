@@ -82,10 +82,10 @@ def test_runs_side_by_side(relation, view, monkeypatch):
     assert abs(np.corrcoef(first[:-1], first[1:])[0, 1]) < 0.016
 
     monkeypatch.setattr(audits, "BATCH", 1)
-    audit_dp_fedcp(wanted, 900)
+    audit_dp_fedcp(wanted, 400)
     for alone, many in ((kept["first"], first), (kept["second"], second)):
-        assert alone.mean() == pytest.approx(many.mean(), abs=4.5 * sd / 30)
-        assert alone.std() == pytest.approx(sd, rel=0.11)
+        assert alone.mean() == pytest.approx(many.mean(), abs=4.5 * sd / 20)
+        assert alone.std() == pytest.approx(sd, rel=0.17)
 
 
 def test_a_number_without_noise_is_found(monkeypatch):

@@ -10,6 +10,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 import fedcover
+from fedcover.cli.audit import audit
 from fedcover.cli.bounds import bounds
 from fedcover.cli.calibrate import calibrate
 from fedcover.cli.common import err, out
@@ -17,6 +18,7 @@ from fedcover.cli.demo import demo
 from fedcover.cli.evaluate import evaluate
 from fedcover.cli.ledger import ledger_app
 from fedcover.cli.predict import predict
+from fedcover.cli.privacy import privacy
 from fedcover.errors import FedcoverError, FedcoverWarning, FileError
 
 app = typer.Typer(
@@ -25,7 +27,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, calibrate, predict, evaluate, bounds):
+for command in (demo, calibrate, predict, evaluate, bounds, privacy, audit):
     app.command()(command)
 app.add_typer(ledger_app, name="ledger")
 

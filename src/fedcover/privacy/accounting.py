@@ -110,6 +110,18 @@ def _sampled_epsilon(events: tuple[GaussianRelease, ...], delta: float) -> float
     from dp_accounting.privacy_accountant import NeighboringRelation
     from dp_accounting.rdp import RdpAccountant
 
+    # Whoever knows who was drawn learns no less: ε without sampling is a bound.
+    precision = math.fsum(e.count / e.noise_multiplier**2 for e in events)
+    most = _gaussian_epsilon(1 / math.sqrt(precision), delta)
+    (first, *others), (sample, population) = events, events[0].sampled or (1, 1)
+    if not others and first.count == 1:
+        # One release, exactly: δ'(ε') = qδ(ε) at ε' = log(1 + q(e^ε - 1)), q = S/n (Balle, Barthe
+        # and Gaboardi 2018), reached when the other sites' data equal one of the two.
+        rate = sample / population
+        if delta >= rate:
+            return 0.0
+        drawn = _gaussian_epsilon(1 / math.sqrt(precision), delta / rate)
+        return drawn + math.log(rate + (1 - rate) * math.exp(-drawn))
     accountant = RdpAccountant(neighboring_relation=NeighboringRelation.REPLACE_ONE)
     for event in events:
         one: dp_event.DpEvent = dp_event.GaussianDpEvent(event.noise_multiplier)
@@ -117,4 +129,4 @@ def _sampled_epsilon(events: tuple[GaussianRelease, ...], delta: float) -> float
             sample, population = event.sampled
             one = dp_event.SampledWithoutReplacementDpEvent(population, sample, one)
         accountant.compose(dp_event.SelfComposedDpEvent(one, event.count))
-    return float(accountant.get_epsilon(delta))
+    return min(most, float(accountant.get_epsilon(delta)))
