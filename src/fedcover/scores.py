@@ -61,7 +61,7 @@ class Score:
         self, p: Floats, y: NDArray[np.int64], seed: Seed = None, u: ArrayLike | None = None
     ) -> Float64:
         """`of_labels` for probabilities and labels that are known to be in order."""
-        u_rows = self._u(p, seed, u)
+        u_rows = self._u(p, seed, u, y)
         out = np.empty(len(p))
         for rows in checks.row_chunks(*p.shape):
             part, mine = p[rows], y[rows]
@@ -91,7 +91,13 @@ class Score:
         """A plain description that `from_spec` turns back into the score."""
         return {"name": type(self).__name__, **asdict(self)}
 
-    def _u(self, p: Floats, seed: Seed, u: ArrayLike | None) -> Float64:
+    def _u(
+        self,
+        p: Floats,
+        seed: Seed,
+        u: ArrayLike | None,
+        labels: NDArray[np.int64] | None = None,
+    ) -> Float64:
         """The u of every record: given, fixed, or random."""
         if u is not None:
             given = checks.array(u, "u")
@@ -104,7 +110,7 @@ class Score:
             return checks.unit_scores(np.broadcast_to(given, (len(p),)), "u")
         setting = getattr(self, "u", 1.0)
         if setting == "uniform":
-            return row_uniforms(p, checks.generator(seed))
+            return row_uniforms(p, checks.generator(seed), labels)
         return np.full(len(p), setting)
 
     def _labels(self, p: Floats, y: NDArray[np.int64], p_label: Float64, u: Float64) -> Float64:

@@ -72,6 +72,7 @@ class Site:
         self.label_names = names(label_names, self.n_classes, what + "label_names")
         given = (labels, self.n_classes, what + "labels", len(self.scores), self.label_names)
         self.labels = _frozen(checks.labels(*given))
+        self.separate_counts = label_counts is not None
         self.label_counts = (
             self.calibration_counts
             if label_counts is None

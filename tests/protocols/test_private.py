@@ -118,12 +118,76 @@ def test_no_record_moves_a_release_further_than_stated(seed, relation):
     assert np.linalg.norm(counts[0] - counts[1]) <= sensitivity["label"] + 1e-9
 
 
+@pytest.mark.parametrize("relation", ["replace", "add-remove"])
+def test_equal_rows_and_a_known_seed_do_not_void_the_sensitivity(relation):
+    """A tree with few leaves: the random u of a record must not depend on other records."""
+    rng = np.random.default_rng(0)
+    leaves = rng.dirichlet(np.ones(3), 4)
+    rows, labels = rng.integers(0, 4, 300), rng.integers(0, 3, 300)
+    arrays = {"weights": np.full((1, 3), 1000), "cuts": np.linspace(0, 1, 22)[1:-1],
+              "ends": np.array([0, 20])}  # fmt: skip
+    query = Message("h", arrays, {"sigma": 1.0})
+
+    def bins(rows, labels):
+        site = fc.Site.from_probabilities("s", leaves[rows], labels, seed=0)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(private.noise, "discrete_gaussian", lambda sigma, shape: _zeros(shape))
+            return private.answer_histogram(query, site).arrays["bins"]
+
+    before = bins(rows, labels)
+    for k in range(60):
+        if relation == "replace":
+            other_rows, other_labels = rows.copy(), labels.copy()
+            other_rows[k], other_labels[k] = rng.integers(0, 4), rng.integers(0, 3)
+        else:
+            other_rows, other_labels = np.delete(rows, k), np.delete(labels, k)
+        moved = np.linalg.norm(before - bins(other_rows, other_labels)) / 1000
+        assert moved <= (math.sqrt(2) if relation == "replace" else 1.0) + 1e-9
+
+
+def test_separate_label_counts_keep_the_coverage():
+    """The mixture of the records counts each site by its records, not by its label counts."""
+    rng = np.random.default_rng(0)
+    sites = []
+    for name, n, p, m in (("a", 3000, [0.9, 0.1], 100), ("b", 1000, [0.1, 0.9], 50_000)):
+        y = rng.choice(2, size=n, p=p)
+        scores = np.where(y == 0, rng.random(n) ** 4, 1 - rng.random(n) ** 4 * 0.5)
+        sites.append(fc.Site(name, scores, y, n_classes=2, label_counts=np.array(p) * m))
+    exact = fc.calibrate(sites, method=fc.methods.EstimatedWeights())
+    noisy = fc.calibrate(sites, privacy=fc.Privacy(50, 1e-5))
+    for name in exact:
+        assert np.abs(noisy[name].thresholds - exact[name].thresholds).max() < 0.05
+    with pytest.raises(fc.FedcoverError, match="label counts of other data"):
+        fc.calibrate(sites, privacy=fc.Privacy(1, 1e-5, relation="add-remove"))
+
+
+def test_a_site_level_ledger_does_not_take_record_noise_for_its_own(sites, tmp_path):
+    budget = fc.privacy.Budget(5.0, 1e-5, unit="site")
+    ledger = fc.privacy.Ledger(tmp_path / "a.db", create=budget)
+    engine = fc.engines.InProcess(ledgers={"a": ledger}, run_name="x")
+    with pytest.raises(fc.FedcoverError, match="budget"):
+        fc.calibrate(sites, privacy=BUDGET, engine=engine)
+    with pytest.raises(fc.FedcoverError, match="'A', which is not a site"):
+        fc.calibrate(sites, engine=fc.engines.InProcess(ledgers={"A": ledger}, run_name="x"))
+    with pytest.raises(fc.FedcoverError, match="without run_name"):
+        fc.calibrate(sites, engine=fc.engines.InProcess(ledgers={"a": ledger}))
+
+
+def test_queries_are_checked_without_looking_at_the_data(sites):
+    narrow = {"weights": np.ones((1, 2), dtype=np.int64), "cuts": np.array([0.5]),
+              "ends": np.array([0, 1])}  # fmt: skip
+    only_first = fc.Site("z", [0.5], [0], n_classes=3)  # no record has the label left out
+    for site in (*sites, only_first):
+        with pytest.raises(fc.FedcoverError, match="outside what was agreed"):
+            private.answer_histogram(Message("h", narrow, {"sigma": 1.0}), site)
+
+
 def test_the_shares_of_a_secure_sum_add_up_to_the_stated_noise(sites):
-    """Two sites draw σ/√2 each; the law of the sum gives the ε of the statement, or less."""
+    """Two sites draw σ each; a site that takes off its own share is left with the stated noise."""
     task = Task(("a", "b"), 3, (0.1,), (Target("b", ("b",)),), privacy=BUDGET)
     for event in private.plan(task, BUDGET, False).events:
         moves = round(event.sensitivity / math.sqrt(2))  # two cells, each by this much
-        true = NoiseShares(event.sigma, 2, scale=1).true_epsilon((moves, -moves), 1e-5)
+        true = NoiseShares(event.sigma, 1, scale=1).true_epsilon((moves, -moves), 1e-5)
         assert true <= epsilon([event], 1e-5) + 2e-3
 
 
@@ -131,7 +195,7 @@ def test_a_site_refuses_weights_that_would_void_the_account(sites):
     weights = np.full((1, 3), private.WEIGHT_SCALE + 1)
     arrays = {"weights": weights, "cuts": np.array([0.5]), "ends": np.array([0, 1])}
     query = Message("private-histogram", arrays, {"sigma": 1e5})
-    with pytest.raises(fc.FedcoverError, match="agreed range"):
+    with pytest.raises(fc.FedcoverError, match="what was agreed"):
         fc.methods.DPFedCP().answer(query, sites[0])
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedcover.engines.base import Traffic
+from fedcover.errors import FedcoverError
 from fedcover.privacy.ledger import Ledger
 from fedcover.privacy.statement import Privacy
 from fedcover.protocols.base import Message, Method, Published, SecureSum, Task
@@ -31,16 +32,29 @@ class InProcess:
         Budgets of sites, by name: each reply is charged there before it leaves, by what the site
         itself works out from the query, and a repeated query gets the stored reply.
     run_name
-        Names the run in the ledgers. The same name again means a retry.
+        Names the run in the ledgers, and is needed with them. The same name again means a retry:
+        its queries get the stored replies, even if the data have changed since.
     """
 
     progress: bool = False
     ledgers: Mapping[str, Ledger] = field(default_factory=dict)
-    run_name: str = "run"
+    run_name: str = ""
 
     def run(self, method: Method, task: Task, sites: Sequence[Site]) -> tuple[Published, Traffic]:
         """Drive both halves of a protocol to the end."""
         by_name = {s.name: s for s in sites}
+        if self.ledgers and (unknown := set(self.ledgers) - set(by_name)):
+            raise FedcoverError(
+                f"there is a ledger for {sorted(unknown)[0]!r}, which is not a site",
+                allowed="ledgers by the names of the sites",
+                fix="A misspelt name would leave the site without its ledger",
+            )
+        if self.ledgers and not self.run_name:
+            raise FedcoverError(
+                "ledgers without run_name",
+                allowed="a name of the run, which a retry repeats",
+                fix="Write InProcess(ledgers=..., run_name='november'), for example",
+            )
         traffic = Traffic(0, dict.fromkeys(by_name, 0), dict.fromkeys(by_name, 0))
         server = method.server(task)
         with _bar(self.progress) as bar:
@@ -73,7 +87,7 @@ class InProcess:
         view = task.privacy.view if task.privacy else "server"
         privacy = Privacy(budget.epsilon, budget.delta, budget.unit, budget.relation, view)
         charges = method.charges(query, privacy, len(task.sites))
-        query_id = f"{self.run_name}/{number}/{query.kind}"
+        query_id = f"{self.run_name}/{site.name}/{number}/{query.kind}"
         return ledger.answer(query_id, query, charges, lambda: method.answer(query, site))
 
 

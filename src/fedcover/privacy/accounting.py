@@ -61,7 +61,7 @@ def _released(events: Sequence[Event]) -> list[GaussianRelease] | None:
         if isinstance(event, ExactRelease):
             return None
         if event.sensitivity > 0:
-            if event.sigma == 0:
+            if event.noise_multiplier < 1e-6:  # no noise to speak of, and 1/z² would overflow
                 return None
             out.append(event)
     return out

@@ -120,7 +120,7 @@ class Ledger:
                     events=released,
                 )
                 self._file.append(db, entry, reply)
-            elif earlier.query == asked:
+            elif earlier.query == asked and tuple(earlier.events) == tuple(released):
                 reply = self._file.reply(db, earlier)
             else:
                 raise FedcoverError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from fedcover import checks
@@ -65,17 +66,28 @@ class PrivacyStatement(Privacy):
         """The statement in plain words, with what is not protected."""
         who = {
             "server": "a server that sees every message of every site",
-            "secure-sum": "a server that sees the sites' scores only as sums over all sites",
+            "secure-sum": "a server or a site that sees the others' scores only as sums over all "
+            "sites, and knows no more than one site's share of the noise",
         }[self.view]
         change = "replacing" if self.relation == "replace" else "adding or removing"
         unit = "one record" if self.unit == "record" else "all data of one site"
         if not self.events:
-            return "Nothing that depends on the data left a site (ε = 0)."
+            return (
+                "Nothing that depends on the data left a site (ε = 0). Not protected: the "
+                "thresholds themselves, which are the score of one record; do not publish them."
+            )
         taken = f" Taken as public: {', '.join(self.public)}." if self.public else ""
+        epsilon = _rounded_up(self.epsilon)
         return (
-            f"(ε = {self.epsilon:.4g}, δ = {self.delta:g})-differentially private against {who}, "
+            f"(ε = {epsilon}, δ = {self.delta:g})-differentially private against {who}, "
             f"and anyone who sees the thresholds: {change} {unit} changes the probability of "
             f"anything they see by at most a factor e^ε, up to δ.{taken} Not protected: that a "
-            "site takes part, what several records of one person reveal together, and what "
-            "other runs on the same data add."
+            "site takes part, what several records of one person reveal together, what other runs "
+            "on the same data add, and anything if the server asks for less noise than agreed: a "
+            "site without a ledger answers as it is asked."
         )
+
+
+def _rounded_up(epsilon: float) -> str:
+    """Four digits, never less than the value."""
+    return f"{math.ceil(epsilon * 1e4 - 1e-4) / 1e4:g}"

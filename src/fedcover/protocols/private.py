@@ -110,9 +110,12 @@ def statement(task: Task, privacy: Privacy, mode: str, public_counts: bool) -> P
     events = plan(task, privacy, public_counts).events
     public: tuple[str, ...] = ()
     if public_counts:
-        public = ("the label counts of each site",)
+        public = ("the label counts of each site", "the number of records of each site")
     elif privacy.relation == "replace":
         public = ("the number of records of each site",)
+    given = [t.name for t in task.targets if t.distribution is not None]
+    if given:
+        public += (f"the label distribution given for {', '.join(given)}",)
     epsilon = accounting.epsilon(events, privacy.delta)
     return PrivacyStatement(
         epsilon=epsilon,
@@ -126,19 +129,29 @@ def statement(task: Task, privacy: Privacy, mode: str, public_counts: bool) -> P
     )
 
 
+def _noisy_others(n_sites: int) -> int:
+    """Noise shares that a viewer cannot take off: all but one, because a site knows its own."""
+    return max(1, n_sites - 1)
+
+
 def charges(query: Message, privacy: Privacy, n_sites: int) -> tuple[Event, ...]:
     """What answering a query costs, worked out by the site from the query alone.
 
-    The noise in the query is what this site adds. In the secure-sum view the others add as much, so
-    the viewer cannot remove √n times that; the site must know how many take part.
+    The noise in the query is what this site adds. In the secure-sum view the others add as much
+    each; the site must know how many take part, and that they do.
     """
+    if privacy.unit != "record":
+        return (ExactRelease(f"{query.kind}: noise for one record, not for a whole site"),)
     reach = math.sqrt(2) if privacy.relation == "replace" else 1.0
     sigma = float(query.numbers["sigma"])
     if query.kind == "private-counts":
+        exact: list[Event] = []
+        if query.numbers["size"] and privacy.relation == "add-remove":
+            exact.append(ExactRelease("number of records"))
         if sigma == 0:
-            return (ExactRelease("label counts"),)
-        return (GaussianRelease("label counts", sigma, reach * COUNT_SCALE),)
-    seen = sigma * math.sqrt(n_sites) if privacy.view == "secure-sum" else sigma
+            return (ExactRelease("label counts"), *exact)
+        return (GaussianRelease("label counts", sigma, reach * COUNT_SCALE), *exact)
+    seen = sigma * math.sqrt(_noisy_others(n_sites)) if privacy.view == "secure-sum" else sigma
     targets = len(query.arrays["weights"])
     sensitivity = reach * WEIGHT_SCALE * math.sqrt(targets)
     return (GaussianRelease(f"weighted score histogram of {targets} target(s)", seen, sensitivity),)
@@ -157,7 +170,10 @@ def fits(
     sizes = np.array([_size(replies, s, counts[i]) for i, s in enumerate(task.sites)])
     spread = budget.count_sigma / COUNT_SCALE
 
-    pool = np.maximum(counts.sum(axis=0), 1.0)
+    # eq. (7): every site's label distribution counts by its number of calibration records.
+    rows = np.maximum(counts, 0.0)
+    rows *= (sizes / np.maximum(rows.sum(axis=1), 1.0))[:, None]
+    pool = np.maximum(rows.sum(axis=0), 1.0)
     mixture = pool / pool.sum()
     found = [_ratios(task, k, counts, sizes, mixture, spread) for k in range(len(task.targets))]
     ratios = np.array([w for w, _ in found])
@@ -174,9 +190,9 @@ def fits(
         bins = yield from _histograms(task, privacy, weights, [g.edges for g in grids], sigma)
         for t, masses in enumerate(bins):
             scale = unit[t] / totals[t]
-            noise_sd = (
-                sigma * scale * (1 if privacy.view == "secure-sum" else len(task.sites) ** 0.5)
-            )
+            n = len(task.sites)
+            shares = n / _noisy_others(n) if privacy.view == "secure-sum" else n
+            noise_sd = sigma * scale * math.sqrt(shares)
             seen[t].append(Histogram(grids[t].edges, masses * scale, noise_sd))
             if k == 0:
                 curve = curve_of(grids[t], seen[t])
@@ -231,7 +247,7 @@ def _histograms(
     query = Message(
         "private-histogram",
         arrays,
-        {"sigma": sigma / math.sqrt(len(task.sites)) if shared else sigma},
+        {"sigma": sigma / math.sqrt(_noisy_others(len(task.sites))) if shared else sigma},
     )
     asked = ask_all(task, query)
     bins = int(ends[-1]) + len(edges)
@@ -247,6 +263,12 @@ def _histograms(
 
 def answer_counts(query: Message, site: Site) -> Message:
     """Site half: label counts with integer noise; the size only where it is public."""
+    if not query.numbers["size"] and site.separate_counts:
+        raise FedcoverError(
+            f"site {site.name!r} has label counts of other data, with relation='add-remove'",
+            allowed="label counts of the calibration data, whose noisy sum stands for their number",
+            fix="Use relation='replace', or leave label_counts out",
+        )
     sigma = float(query.numbers["sigma"])
     drawn = noise.discrete_gaussian(sigma, site.n_classes) if sigma else 0
     size = {"size": len(site)} if query.numbers["size"] else {}
@@ -256,11 +278,16 @@ def answer_counts(query: Message, site: Site) -> Message:
 def answer_histogram(query: Message, site: Site) -> Message:
     """Site half: integer weights of the records in each bin of each target, with integer noise."""
     weights, cuts, ends = (query.arrays[k] for k in ("weights", "cuts", "ends"))
-    if weights.dtype != np.int64 or (weights < 0).any() or (weights > WEIGHT_SCALE).any():
+    # By shape and public numbers alone: a check that looks at the data would be an oracle.
+    whole = weights.dtype == ends.dtype == np.int64 and weights.ndim == 2 and ends.ndim == 1
+    good = whole and cuts.ndim == 1 and weights.shape[1] == site.n_classes
+    good = good and len(ends) == len(weights) + 1 and ends[0] == 0 and ends[-1] == len(cuts)
+    good = good and bool((np.diff(ends) >= 0).all() and np.isfinite(cuts).all())
+    if not good or (weights < 0).any() or (weights > WEIGHT_SCALE).any():
         raise FedcoverError(
-            "a query has weights outside the agreed range",
-            allowed=f"whole numbers from 0 to {WEIGHT_SCALE}",
-            fix="Do not answer this server: larger weights would void the privacy account",
+            "a query has weights or bins outside what was agreed",
+            allowed=f"weights from 0 to {WEIGHT_SCALE} for every label, and bins in order",
+            fix="Do not answer this server: it would void the privacy account",
         )
     out = []
     for t in range(len(weights)):
