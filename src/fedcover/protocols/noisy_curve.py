@@ -37,7 +37,7 @@ class Grid:
 
 def first_grid(noise_sd: float, stops: tuple[float, ...]) -> Grid:
     """Even bins, more of them the smaller the noise of a bin, with a cut at 1-α/2 of every stop."""
-    bins = int(np.clip(round(2 * noise_sd ** (-1 / 3)), 6, 64))
+    bins = int(np.clip(round(1.5 * noise_sd ** (-1 / 3)), 5, 64))
     edges = np.linspace(0, 1, bins + 1)
     edges = np.unique(np.append(edges, [1 - alpha / 2 for alpha in stops]))
     return Grid(edges, np.diff(edges))

@@ -52,7 +52,7 @@ COUNT_SCALE = 64
 WEIGHT_SCALE = 1 << 14
 """The largest weight ŵ as an integer; smaller ones in proportion."""
 
-BUDGET_SHARES = (5.0, 4.0, 8.0)
+BUDGET_SHARES = (4.0, 4.0, 9.0)
 """Parts of the budget for counts, first and second histogram; chosen by simulation."""
 
 LARGEST_RATIO = 20.0
