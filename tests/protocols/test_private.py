@@ -108,7 +108,9 @@ def test_no_record_moves_a_release_further_than_stated(seed, relation):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(private.noise, "discrete_gaussian", lambda sigma, shape: _zeros(shape))
         bins = [
-            private.answer_histogram(Message("h", arrays, {"sigma": 1.0}), s).arrays["bins"]
+            private.answer_histogram(
+                Message("h", arrays, {"sigma": 1.0, "whole_site": 0}), s
+            ).arrays["bins"]
             for s in pair
         ]
         query = Message("c", numbers={"sigma": 1.0, "size": 0})
@@ -126,7 +128,7 @@ def test_equal_rows_and_a_known_seed_do_not_void_the_sensitivity(relation):
     rows, labels = rng.integers(0, 4, 300), rng.integers(0, 3, 300)
     arrays = {"weights": np.full((1, 3), 1000), "cuts": np.linspace(0, 1, 22)[1:-1],
               "ends": np.array([0, 20])}  # fmt: skip
-    query = Message("h", arrays, {"sigma": 1.0})
+    query = Message("h", arrays, {"sigma": 1.0, "whole_site": 0})
 
     def bins(rows, labels):
         site = fc.Site.from_probabilities("s", leaves[rows], labels, seed=0)
@@ -143,6 +145,45 @@ def test_equal_rows_and_a_known_seed_do_not_void_the_sensitivity(relation):
             other_rows, other_labels = np.delete(rows, k), np.delete(labels, k)
         moved = np.linalg.norm(before - bins(other_rows, other_labels)) / 1000
         assert moved <= (math.sqrt(2) if relation == "replace" else 1.0) + 1e-9
+
+
+@given(seed=st.integers(0, 10**6))
+@settings(max_examples=40, deadline=None)
+def test_no_site_moves_a_histogram_further_than_stated(seed):
+    """Site level: any two sites, however large, through the real site half."""
+    rng = np.random.default_rng(seed)
+    weights = rng.integers(0, private.SITE_SCALE // 20, (2, 3))
+    arrays = {"weights": weights, "cuts": np.sort(rng.random(4)), "ends": np.array([0, 2, 4])}
+    query = Message("h", arrays, {"sigma": 1.0, "whole_site": 1})
+    pair = [
+        fc.Site("s", rng.random(n) ** 3, rng.integers(0, 3, n), n_classes=3)
+        for n in rng.integers(1, 200, 2)
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(private.noise, "discrete_gaussian", lambda sigma, shape: _zeros(shape))
+        one, two = (private.answer_histogram(query, s).arrays["bins"] for s in pair)
+    task = Task(("s",), 3, (0.1,), (Target("s", ("s",)), Target("t", ("s",))))
+    site_level = fc.Privacy(1, 1e-5, unit="site")
+    event = private.plan(task, site_level, public_counts=True).events[0]
+    assert np.linalg.norm(one - two) <= event.sensitivity + 1e-6
+    asked = Message("private-histogram", arrays, {"sigma": event.sigma, "whole_site": 1})
+    (charged,) = private.charges(asked, site_level, n_sites=1)
+    assert (charged.sigma, charged.sensitivity) == (event.sigma, event.sensitivity)
+
+
+def test_site_level_privacy_works_with_many_sites():
+    rng = np.random.default_rng(0)
+    sites = [
+        fc.Site(f"s{k}", rng.random(60) ** 2, rng.integers(0, 3, 60), n_classes=3)
+        for k in range(300)
+    ]
+    budget = fc.Privacy(4, 1e-5, unit="site", view="secure-sum")
+    method = fc.methods.DPFedCP(public_counts=True)
+    cal = fc.calibrate(sites, 0.1, method, targets="s0", privacy=budget)["s0"]
+    exact = fc.calibrate(sites, 0.1, targets="s0")["s0"]
+    assert cal.privacy.unit == "site"
+    assert "all data of one site" in cal.reveals
+    assert np.abs(cal.thresholds - exact.thresholds).max() < 0.1
 
 
 def test_separate_label_counts_keep_the_coverage():
@@ -179,7 +220,7 @@ def test_queries_are_checked_without_looking_at_the_data(sites):
     only_first = fc.Site("z", [0.5], [0], n_classes=3)  # no record has the label left out
     for site in (*sites, only_first):
         with pytest.raises(fc.FedcoverError, match="outside what was agreed"):
-            private.answer_histogram(Message("h", narrow, {"sigma": 1.0}), site)
+            private.answer_histogram(Message("h", narrow, {"sigma": 1.0, "whole_site": 0}), site)
 
 
 def test_the_shares_of_a_secure_sum_add_up_to_the_stated_noise(sites):
@@ -194,7 +235,7 @@ def test_the_shares_of_a_secure_sum_add_up_to_the_stated_noise(sites):
 def test_a_site_refuses_weights_that_would_void_the_account(sites):
     weights = np.full((1, 3), private.WEIGHT_SCALE + 1)
     arrays = {"weights": weights, "cuts": np.array([0.5]), "ends": np.array([0, 1])}
-    query = Message("private-histogram", arrays, {"sigma": 1e5})
+    query = Message("private-histogram", arrays, {"sigma": 1e5, "whole_site": 0})
     with pytest.raises(fc.FedcoverError, match="what was agreed"):
         fc.methods.DPFedCP().answer(query, sites[0])
 
@@ -218,7 +259,7 @@ def test_noise_that_hides_the_label_mix_is_reported(sites, monkeypatch):
 
 
 BAD = {
-    "site level": ({"privacy": fc.Privacy(1, 1e-5, unit="site")}, "unit"),
+    "site level": ({"privacy": fc.Privacy(1, 1e-5, unit="site")}, "public_counts=True"),
     "pooled": ({"privacy": BUDGET, "method": fc.methods.Pooled()}, "method Global"),
     "algorithm 1": ({"privacy": BUDGET, "method": fc.methods.DPFedCP.paper()}, "Algorithm 1"),
     "a number": ({"privacy": 1.0}, "privacy is 1.0"),

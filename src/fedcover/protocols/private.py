@@ -52,6 +52,9 @@ COUNT_SCALE = 64
 WEIGHT_SCALE = 1 << 14
 """The largest weight ŵ as an integer; smaller ones in proportion."""
 
+SITE_SCALE = 1 << 30
+"""The largest total weight of a site as an integer, where whole sites are protected."""
+
 BUDGET_SHARES = (4.0, 4.0, 9.0)
 """Parts of the budget for counts, first and second histogram; chosen by simulation."""
 
@@ -70,15 +73,14 @@ class Plan:
 
 def plan(task: Task, privacy: Privacy, public_counts: bool) -> Plan:
     """Noise that spends exactly the budget on counts and two histograms of every target."""
-    if privacy.unit != "record":
+    if privacy.unit == "site" and not public_counts:
         raise FedcoverError(
-            f"privacy.unit is {privacy.unit!r}",
-            allowed="'record' for private DP-FedCP",
-            fix="Site-level noise: DPFedCP.paper(gradient_noise=...), see `fedcover privacy`",
+            "privacy.unit is 'site' and the label counts are not public",
+            allowed="public_counts=True with unit='site'",
+            fix="A whole site moves its counts without limit: take them as public if they are",
         )
     reach = math.sqrt(2) if privacy.relation == "replace" else 1.0
-    # Rounding of the weights is inside: no integer weight exceeds WEIGHT_SCALE.
-    bin_sensitivity = reach * WEIGHT_SCALE * math.sqrt(len(task.targets))
+    bin_sensitivity = reach * _most(privacy.unit == "site") * math.sqrt(len(task.targets))
     what = f"weighted score histogram of {len(task.targets)} target(s)"
     *first, one, two = accounting.split_noise(
         privacy.epsilon, privacy.delta, BUDGET_SHARES[1:] if public_counts else BUDGET_SHARES
@@ -103,6 +105,11 @@ EFFECT = {
         "bin's edge; noise on the label counts is not covered by that"
     ),
 }
+
+
+def _most(whole_site: bool) -> int:
+    """What the unit of privacy can put into a histogram at most: a record, or a whole site."""
+    return SITE_SCALE if whole_site else WEIGHT_SCALE
 
 
 def statement(task: Task, privacy: Privacy, mode: str, public_counts: bool) -> PrivacyStatement:
@@ -140,11 +147,11 @@ def charges(query: Message, privacy: Privacy, n_sites: int) -> tuple[Event, ...]
     The noise in the query is what this site adds. In the secure-sum view the others add as much
     each; the site must know how many take part, and that they do.
     """
-    if privacy.unit != "record":
-        return (ExactRelease(f"{query.kind}: noise for one record, not for a whole site"),)
     reach = math.sqrt(2) if privacy.relation == "replace" else 1.0
     sigma = float(query.numbers["sigma"])
     if query.kind == "private-counts":
+        if privacy.unit == "site":
+            return (ExactRelease("label counts, which a whole site moves without limit"),)
         exact: list[Event] = []
         if query.numbers["size"] and privacy.relation == "add-remove":
             exact.append(ExactRelease("number of records"))
@@ -152,8 +159,11 @@ def charges(query: Message, privacy: Privacy, n_sites: int) -> tuple[Event, ...]
             return (ExactRelease("label counts"), *exact)
         return (GaussianRelease("label counts", sigma, reach * COUNT_SCALE), *exact)
     seen = sigma * math.sqrt(_noisy_others(n_sites)) if privacy.view == "secure-sum" else sigma
+    whole_site = bool(query.numbers["whole_site"])
+    if privacy.unit == "site" and not whole_site:
+        return (ExactRelease("score histogram with noise for one record, not for a whole site"),)
     targets = len(query.arrays["weights"])
-    sensitivity = reach * WEIGHT_SCALE * math.sqrt(targets)
+    sensitivity = reach * _most(whole_site) * math.sqrt(targets)
     return (GaussianRelease(f"weighted score histogram of {targets} target(s)", seen, sensitivity),)
 
 
@@ -177,9 +187,11 @@ def fits(
     mixture = pool / pool.sum()
     found = [_ratios(task, k, counts, sizes, mixture, spread) for k in range(len(task.targets))]
     ratios = np.array([w for w, _ in found])
-    largest = ratios.max(axis=1, keepdims=True)
-    weights = np.floor(ratios / largest * WEIGHT_SCALE).astype(np.int64)
-    unit = largest[:, 0] / WEIGHT_SCALE  # weight of one integer unit
+    # One integer unit: the heaviest record, or the heaviest site, has as many as it may.
+    whole_site = privacy.unit == "site"
+    heaviest = (ratios @ rows.T).max(axis=1) if whole_site else ratios.max(axis=1)
+    unit = heaviest / _most(whole_site)
+    weights = np.floor(ratios / unit[:, None]).astype(np.int64)
     totals = sizes.sum() * (ratios @ mixture)
 
     # "Guaranteed" ends on an edge: one between each expected quantile and 1 keeps it from 1.
@@ -244,11 +256,9 @@ def _histograms(
     shared = privacy.view == "secure-sum"
     arrays = {"weights": weights, "cuts": np.concatenate([e[1:-1] for e in edges]), "ends": ends}
     # Shares of the noise are equal; in the server view every site adds all of it.
-    query = Message(
-        "private-histogram",
-        arrays,
-        {"sigma": sigma / math.sqrt(_noisy_others(len(task.sites))) if shared else sigma},
-    )
+    whole_site = int(privacy.unit == "site")
+    share = sigma / math.sqrt(_noisy_others(len(task.sites))) if shared else sigma
+    query = Message("private-histogram", arrays, {"sigma": share, "whole_site": whole_site})
     asked = ask_all(task, query)
     bins = int(ends[-1]) + len(edges)
     if shared:
@@ -278,15 +288,17 @@ def answer_counts(query: Message, site: Site) -> Message:
 def answer_histogram(query: Message, site: Site) -> Message:
     """Site half: integer weights of the records in each bin of each target, with integer noise."""
     weights, cuts, ends = (query.arrays[k] for k in ("weights", "cuts", "ends"))
+    whole_site = bool(query.numbers["whole_site"])
+    most = _most(whole_site)
     # By shape and public numbers alone: a check that looks at the data would be an oracle.
     whole = weights.dtype == ends.dtype == np.int64 and weights.ndim == 2 and ends.ndim == 1
     good = whole and cuts.ndim == 1 and weights.shape[1] == site.n_classes
     good = good and len(ends) == len(weights) + 1 and ends[0] == 0 and ends[-1] == len(cuts)
     good = good and bool((np.diff(ends) >= 0).all() and np.isfinite(cuts).all())
-    if not good or (weights < 0).any() or (weights > WEIGHT_SCALE).any():
+    if not good or (weights < 0).any() or (weights > most).any():
         raise FedcoverError(
             "a query has weights or bins outside what was agreed",
-            allowed=f"weights from 0 to {WEIGHT_SCALE} for every label, and bins in order",
+            allowed=f"weights from 0 to {most} for every label, and bins in order",
             fix="Do not answer this server: it would void the privacy account",
         )
     out = []
@@ -294,6 +306,8 @@ def answer_histogram(query: Message, site: Site) -> Message:
         at = np.searchsorted(cuts[ends[t] : ends[t + 1]], site.scores, side="left")
         bins = np.zeros(ends[t + 1] - ends[t] + 1, dtype=np.int64)
         np.add.at(bins, at, weights[t][site.labels])
+        if whole_site and bins.sum() > most:  # then no site can put in more than that
+            bins = np.floor(bins * (most / bins.sum())).astype(np.int64)
         out.append(bins)
     exact = np.concatenate(out)
     sigma = Fraction(float(query.numbers["sigma"]))
