@@ -200,7 +200,12 @@ class DPFedCP(AtServer):
             for name, value in (("counts", self.count_noise), ("gradients", self.gradient_noise))
             if value > 0
         ]
-        noise_text = f" ({', '.join(noisy)}; no ε claimed)" if noisy else ", without privacy noise"
+        noise_text = ", without privacy noise"
+        if noisy:
+            noise_text = (
+                f" ({', '.join(noisy)}; the true ε is still infinite, because numbers of records and "
+                "weight totals leave exactly)"
+            )
         near = f"; each threshold lies within {self.gamma:g} of one record's score"
         return (
             f"every site sent the server its label counts and {what} query points{noise_text}; "
