@@ -203,8 +203,8 @@ class DPFedCP(AtServer):
         noise_text = ", without privacy noise"
         if noisy:
             noise_text = (
-                f" ({', '.join(noisy)}; the true ε is still infinite, because numbers of records and "
-                "weight totals leave exactly)"
+                f" ({', '.join(noisy)}; the true ε is still infinite, because numbers of records "
+                "and weight totals leave exactly)"
             )
         near = f"; each threshold lies within {self.gamma:g} of one record's score"
         return (
