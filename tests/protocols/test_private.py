@@ -202,6 +202,39 @@ def test_separate_label_counts_keep_the_coverage():
         fc.calibrate(sites, privacy=fc.Privacy(1, 1e-5, relation="add-remove"))
 
 
+def test_a_site_that_takes_off_its_own_share_still_faces_the_stated_noise(sites):
+    """Two sites: each must add all of it, because the other knows its own share."""
+    task = Task(("a", "b"), 3, (0.1,), (Target("b", ("b",)),), privacy=BUDGET)
+    method = fc.methods.DPFedCP()
+    server = method.server(task)
+    counts = next(server)
+    asked = server.send({s.name: method.answer(counts[s.name], s) for s in sites})
+    event = private.plan(task, BUDGET, False).events[1]
+    query = asked.queries["a"]
+    assert query.numbers["sigma"] >= event.sigma
+    (charged,) = private.charges(query, BUDGET, n_sites=2)
+    assert charged.sigma == pytest.approx(event.sigma)
+
+
+def test_exact_sizes_and_given_distributions_are_not_passed_over(sites):
+    asked = Message("private-counts", numbers={"sigma": 1e4, "size": 1})
+    hidden = private.charges(asked, fc.Privacy(1, 1e-5, relation="add-remove"), 2)
+    assert epsilon(hidden, 1e-5) == math.inf
+    assert epsilon(private.charges(asked, fc.Privacy(1, 1e-5), 2), 1e-5) < math.inf
+    cal = fc.calibrate(sites, targets={"x": [5, 3, 2]}, privacy=BUDGET)["x"]
+    assert any("label distribution given for x" in fact for fact in cal.privacy.public)
+
+
+def test_a_retry_cannot_change_what_was_charged(sites, tmp_path):
+    ledger = fc.privacy.Ledger(tmp_path / "a.db", create=fc.privacy.Budget(9.0, 1e-5))
+    query = Message("private-counts", numbers={"sigma": 500.0, "size": 1})
+    cheap = private.charges(query, fc.Privacy(9, 1e-5), 2)
+    dear = (fc.privacy.GaussianRelease("label counts", 100.0, 90.0),)
+    ledger.answer("q", query, cheap, lambda: private.answer_counts(query, sites[0]))
+    with pytest.raises(fc.FedcoverError, match="other content"):
+        ledger.answer("q", query, dear, lambda: private.answer_counts(query, sites[0]))
+
+
 def test_a_site_level_ledger_does_not_take_record_noise_for_its_own(sites, tmp_path):
     budget = fc.privacy.Budget(5.0, 1e-5, unit="site")
     ledger = fc.privacy.Ledger(tmp_path / "a.db", create=budget)

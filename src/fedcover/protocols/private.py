@@ -79,8 +79,7 @@ def plan(task: Task, privacy: Privacy, public_counts: bool) -> Plan:
             allowed="public_counts=True with unit='site'",
             fix="A whole site moves its counts without limit: take them as public if they are",
         )
-    reach = math.sqrt(2) if privacy.relation == "replace" else 1.0
-    bin_sensitivity = reach * _most(privacy.unit == "site") * math.sqrt(len(task.targets))
+    bin_sensitivity = _bin_sensitivity(privacy, privacy.unit == "site", len(task.targets))
     what = f"weighted score histogram of {len(task.targets)} target(s)"
     *first, one, two = accounting.split_noise(
         privacy.epsilon, privacy.delta, BUDGET_SHARES[1:] if public_counts else BUDGET_SHARES
@@ -92,14 +91,17 @@ def plan(task: Task, privacy: Privacy, public_counts: bool) -> Plan:
     )
     if public_counts:
         return Plan(0.0, sigmas, events)
-    count_sensitivity = reach * COUNT_SCALE
+    count_sensitivity = _reach(privacy) * COUNT_SCALE
     count_sigma = first[0] * count_sensitivity
     counts = GaussianRelease("label counts", count_sigma, count_sensitivity)
     return Plan(count_sigma, sigmas, (counts, *events))
 
 
 EFFECT = {
-    "balanced": "privacy noise moves the coverage up and down around 1-α, right on average",
+    "balanced": (
+        "noise on the scores moves the coverage up and down around 1-α; noise on the label counts "
+        "of a small site can also shift it"
+    ),
     "guaranteed": (
         "thresholds are raised by one standard deviation of the noise on the scores and end on a "
         "bin's edge; noise on the label counts is not covered by that"
@@ -110,6 +112,15 @@ EFFECT = {
 def _most(whole_site: bool) -> int:
     """What the unit of privacy can put into a histogram at most: a record, or a whole site."""
     return SITE_SCALE if whole_site else WEIGHT_SCALE
+
+
+def _reach(privacy: Privacy) -> float:
+    """How many cells a unit touches, as a Euclidean norm: two if it is replaced, else one."""
+    return math.sqrt(2) if privacy.relation == "replace" else 1.0
+
+
+def _bin_sensitivity(privacy: Privacy, whole_site: bool, targets: int) -> float:
+    return _reach(privacy) * _most(whole_site) * math.sqrt(targets)
 
 
 def statement(task: Task, privacy: Privacy, mode: str, public_counts: bool) -> PrivacyStatement:
@@ -147,7 +158,6 @@ def charges(query: Message, privacy: Privacy, n_sites: int) -> tuple[Event, ...]
     The noise in the query is what this site adds. In the secure-sum view the others add as much
     each; the site must know how many take part, and that they do.
     """
-    reach = math.sqrt(2) if privacy.relation == "replace" else 1.0
     sigma = float(query.numbers["sigma"])
     if query.kind == "private-counts":
         if privacy.unit == "site":
@@ -157,13 +167,13 @@ def charges(query: Message, privacy: Privacy, n_sites: int) -> tuple[Event, ...]
             exact.append(ExactRelease("number of records"))
         if sigma == 0:
             return (ExactRelease("label counts"), *exact)
-        return (GaussianRelease("label counts", sigma, reach * COUNT_SCALE), *exact)
+        return (GaussianRelease("label counts", sigma, _reach(privacy) * COUNT_SCALE), *exact)
     seen = sigma * math.sqrt(_noisy_others(n_sites)) if privacy.view == "secure-sum" else sigma
     whole_site = bool(query.numbers["whole_site"])
     if privacy.unit == "site" and not whole_site:
         return (ExactRelease("score histogram with noise for one record, not for a whole site"),)
     targets = len(query.arrays["weights"])
-    sensitivity = reach * _most(whole_site) * math.sqrt(targets)
+    sensitivity = _bin_sensitivity(privacy, whole_site, targets)
     return (GaussianRelease(f"weighted score histogram of {targets} target(s)", seen, sensitivity),)
 
 
