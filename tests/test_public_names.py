@@ -12,7 +12,7 @@ import fedcover as fc
 
 NAMES = {
     "Calibration", "Cost", "FedcoverError", "FedcoverWarning", "FileError", "PredictionSets",
-    "Privacy", "Site", "bounds", "calibrate", "diagnostics", "engines", "labelshift", "methods",
+    "Privacy", "Site", "SketchResult", "bounds", "calibrate", "collect", "diagnostics", "engines",
     "privacy", "scores", "softmax", "weighted_quantile",
 }  # fmt: skip
 
@@ -36,7 +36,8 @@ def test_no_function_or_class_is_public_by_accident():
 @pytest.mark.parametrize(
     ("module", "names"),
     [
-        ("methods", {"DPFedCP", "EstimatedWeights", "Local", "OracleWeights", "Pooled"}),
+        ("methods", {"DPFedCP", "EstimatedWeights", "Local", "OracleWeights", "Pooled",
+                         "Sketch"}),
         ("engines", {"InProcess"}),
         ("labelshift", {"calibration_mixture", "confusion", "effective_size", "exact_weights",
                         "from_unlabelled", "group_sites", "likelihood_ratio", "oracle_ratio",

@@ -3,11 +3,12 @@
 from fedcover import bounds, diagnostics, engines, labelshift, methods, privacy, scores
 from fedcover.calibration import Calibration, Cost
 from fedcover.errors import FedcoverError, FedcoverWarning, FileError
-from fedcover.federation import calibrate
+from fedcover.federation import calibrate, collect
 from fedcover.prediction import PredictionSets
 from fedcover.privacy.statement import Privacy
 from fedcover.quantile import weighted_quantile
 from fedcover.site import Site, softmax
+from fedcover.sketch.result import SketchResult
 
 __version__ = "0.1.0"
 
@@ -20,8 +21,10 @@ __all__ = [
     "PredictionSets",
     "Privacy",
     "Site",
+    "SketchResult",
     "bounds",
     "calibrate",
+    "collect",
     "diagnostics",
     "engines",
     "labelshift",

@@ -195,7 +195,7 @@ class Calibration:
             "ratios": self.ratios.tolist(),
             "cost": asdict(self.cost),
             "score": self.score.spec() if self.score else None,
-            "privacy": _privacy_facts(self.privacy),
+            "privacy": privacy_facts(self.privacy),
         }
         text = json.dumps(body, sort_keys=True, ensure_ascii=False)
         head = {"schema": SCHEMA, "version": SCHEMA_VERSION, "sha256": _digest(text)}
@@ -271,20 +271,22 @@ class Calibration:
                 "ratios": ratios,
                 "cost": Cost(**values.pop("cost")),
                 "score": None if spec is None else scores.from_spec(spec),
-                "privacy": _privacy_from(values.pop("privacy")),
+                "privacy": privacy_from(values.pop("privacy")),
                 "label_names": names(label_names, limits.shape[1], "label_names"),
                 "notes": tuple(values.pop("notes")),
             }
         )
 
 
-def _privacy_facts(statement: PrivacyStatement | None) -> dict[str, Any] | None:
+def privacy_facts(statement: PrivacyStatement | None) -> dict[str, Any] | None:
+    """A statement as plain facts, for a file."""
     if statement is None:
         return None
     return {**vars(statement), "events": [event_facts(e) for e in statement.events]}
 
 
-def _privacy_from(facts: dict[str, Any] | None) -> PrivacyStatement | None:
+def privacy_from(facts: dict[str, Any] | None) -> PrivacyStatement | None:
+    """The statement of such facts."""
     if facts is None:
         return None
     events = tuple(event_from(e) for e in facts["events"])

@@ -1,24 +1,26 @@
-"""`calibrate`: from sites to one Calibration per target."""
+"""`calibrate`: from sites to one Calibration per target. `collect`: to one sketch for all."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fedcover import checks
 from fedcover.calibration import Calibration, Cost
+from fedcover.choice import choose_method
+from fedcover.conclusion import calibration_of
 from fedcover.engines.base import Engine, Traffic
 from fedcover.engines.inprocess import InProcess
-from fedcover.errors import FedcoverError, FedcoverWarning
-from fedcover.labelshift.ratios import effective_size
-from fedcover.methods import DPFedCP
-from fedcover.privacy.statement import Privacy, PrivacyStatement
-from fedcover.protocols.base import Fit, Float64, Method, Target, Task
+from fedcover.errors import FedcoverError
+from fedcover.methods import DPFedCP, Sketch
+from fedcover.privacy.statement import Privacy
+from fedcover.protocols.base import Method, Target, Task
 from fedcover.site import Site, checked_federation, checked_name
+from fedcover.sketch.result import SketchResult, composed
 
 Targets = Sequence[str] | Mapping[str, Sequence[str] | ArrayLike] | str | None
 
@@ -26,7 +28,7 @@ Targets = Sequence[str] | Mapping[str, Sequence[str] | ArrayLike] | str | None
 def calibrate(
     sites: Sequence[Site],
     alpha: float | Sequence[float] = 0.1,
-    method: Method | None = None,
+    method: Method | str | None = None,
     targets: Targets = None,
     privacy: Privacy | None = None,
     engine: Engine | None = None,
@@ -41,7 +43,8 @@ def calibrate(
     alpha
         Miscoverage level α, or several.
     method
-        One of `fedcover.methods`; default DPFedCP().
+        One of `fedcover.methods`; default DPFedCP(). "auto" takes the sketch or DP-FedCP, by
+        predicted error and cost, and notes why.
     targets
         Whose label distribution the sets are for. None: every site. A name or list of names: those
         sites. A dictionary: a new name for a group of sites, ``{"north": ["a", "b"]}``, or for
@@ -58,11 +61,113 @@ def calibrate(
     Calibration by target name.
     """
     alphas = checks.alphas(alpha)
+    if isinstance(method, str):
+        checks.choice(method, "method", ["auto"])
+    sites, engine = _checked(sites, method, privacy, engine, seed)
+    task = _task(sites, privacy, seed)
+    task = replace(task, alphas=alphas, targets=_targets(targets, sites))
+    why = ""
+    if isinstance(method, str):
+        method, why = choose_method(task, engine)
     method = DPFedCP() if method is None else method
-    if not hasattr(method, "server") or isinstance(method, type):
+    statement = method.statement(task)  # refuses what cannot be promised, before anything is sent
+    published, traffic = engine.run(method, task, sites)
+    by_name = {s.name: s for s in sites}
+    out = {}
+    for target in task.targets:
+        own = by_name.get(target.members[0]) if len(target.members) == 1 else None
+        fit = method.conclude(task, published, target, own)
+        cal = calibration_of(
+            fit,
+            target.name,
+            alphas,
+            method,
+            statement,
+            _cost(traffic, target.members or task.sites),
+            len(sites),
+            sites[0].score,
+            sites[0].temperature,
+            _label_names(sites),
+        )
+        out[target.name] = replace(cal, notes=(*cal.notes, why)) if why else cal
+    return out
+
+
+def collect(
+    sites: Sequence[Site],
+    method: Sketch | None = None,
+    privacy: Privacy | None = None,
+    engine: Engine | None = None,
+    *,
+    previous: SketchResult | None = None,
+    seed: int | None = None,
+) -> SketchResult:
+    """Collect one label × score table from all sites; each personalises it at home afterwards.
+
+    Parameters
+    ----------
+    sites
+        The sites that take part; others can use the result, or join later.
+    method
+        A `fedcover.methods.Sketch`; default Sketch().
+    privacy
+        The budget of the collection; None for no differential privacy.
+    engine
+        What carries the messages; default in-process.
+    previous
+        An earlier sketch of these data that this one renews: what it has spent is added to the
+        statement, because both are known.
+    seed
+        Accepted for symmetry with `calibrate`; a sketch makes no seeded choice.
+
+    Returns
+    -------
+    SketchResult, whose `personalise` gives the calibration of a site for any α without a message.
+    """
+    method = Sketch() if method is None else method
+    if not isinstance(method, Sketch):
         raise FedcoverError(
             f"method is {method!r}",
-            allowed="an object from fedcover.methods",
+            allowed="an object fedcover.methods.Sketch(...)",
+            fix="Other methods need the targets at once: use fedcover.calibrate",
+        )
+    sites, engine = _checked(sites, method, privacy, engine, seed)
+    if previous is not None and not isinstance(previous, SketchResult):
+        raise FedcoverError(
+            f"previous is a {type(previous).__name__}",
+            allowed="a SketchResult, or None",
+            fix="Load it with fedcover.SketchResult.load",
+        )
+    task = _task(sites, privacy, seed)
+    statement = method.statement(task)
+    if previous is not None:
+        statement = composed(previous, statement, task.sites)
+    table, traffic = engine.run(method, task, sites)
+    return SketchResult(
+        table=table,
+        mode=method.mode,
+        most_per_site=method.most_per_site,
+        privacy=statement,
+        cost=_cost(traffic, task.sites),
+        score=sites[0].score,
+        temperature=sites[0].temperature,
+        label_names=_label_names(sites),
+    )
+
+
+def _checked(
+    sites: Sequence[Site],
+    method: Any,
+    privacy: Privacy | None,
+    engine: Engine | None,
+    seed: int | None,
+) -> tuple[list[Site], Engine]:
+    """What every run is given, checked before anything is sent."""
+    good = method is None or isinstance(method, str) or hasattr(method, "server")
+    if not good or isinstance(method, type):
+        raise FedcoverError(
+            f"method is {method!r}",
+            allowed="an object from fedcover.methods, or 'auto'",
             fix="Write method=fedcover.methods.DPFedCP(), with brackets",
         )
     if privacy is not None and type(privacy) is not Privacy:
@@ -79,25 +184,32 @@ def calibrate(
         )
     if seed is not None:
         checks.whole(seed, "seed", 0, np.inf)
-    sites = checked_federation(sites)
-    first = sites[0]
-    task = Task(
+    return checked_federation(sites), engine or InProcess()
+
+
+def _task(sites: list[Site], privacy: Privacy | None, seed: int | None) -> Task:
+    """What everybody may know; the number of records only where a replaced one leaves it alone."""
+    known = privacy is None or (privacy.relation == "replace" and privacy.unit == "record")
+    return Task(
         sites=tuple(s.name for s in sites),
-        n_classes=first.n_classes,
-        alphas=alphas,
-        targets=_targets(targets, sites),
+        n_classes=sites[0].n_classes,
         seed=seed,
         privacy=privacy,
+        score=sites[0].score,
+        records=sum(len(s) for s in sites) if known else None,
     )
-    statement = method.statement(task)  # refuses what cannot be promised, before anything is sent
-    published, traffic = (engine or InProcess()).run(method, task, sites)
-    by_name = {s.name: s for s in sites}
-    out = {}
-    for target in task.targets:
-        own = by_name.get(target.members[0]) if len(target.members) == 1 else None
-        fit = method.conclude(task, published, target, own)
-        out[target.name] = _calibration(task, target, fit, method, traffic, sites, statement)
-    return out
+
+
+def _cost(traffic: Traffic, members: Sequence[str]) -> Cost:
+    return Cost(
+        rounds=traffic.rounds,
+        bytes_up=round(sum(traffic.bytes_up[m] for m in members) / len(members)),
+        bytes_down=round(sum(traffic.bytes_down[m] for m in members) / len(members)),
+    )
+
+
+def _label_names(sites: list[Site]) -> tuple[str, ...] | None:
+    return next((s.label_names for s in sites if s.label_names), None)
 
 
 def _targets(given: Targets, sites: list[Site]) -> tuple[Target, ...]:
@@ -148,126 +260,3 @@ def _target(name: str, value: Any, known: list[str], n_classes: int) -> Target:
             f"target {name!r} names a site twice", allowed="each site once", fix="Remove repeats"
         )
     return Target(name, members=tuple(members))
-
-
-def _calibration(
-    task: Task,
-    target: Target,
-    fit: Fit,
-    method: Method,
-    traffic: Traffic,
-    sites: list[Site],
-    statement: PrivacyStatement | None,
-) -> Calibration:
-    first = sites[0]
-    label_names = next((s.label_names for s in sites if s.label_names), None)
-    alarms = _alarms(task, target, fit, label_names)
-    for alarm in alarms:
-        warnings.warn(alarm, FedcoverWarning, stacklevel=3)
-    members = target.members or task.sites
-    return Calibration(
-        target=target.name,
-        alpha=task.alphas,
-        thresholds=_nested(task.alphas, fit.thresholds),
-        method=method.label,
-        options=_options(method),
-        guarantee=method.guarantee + (f"; {statement.effect}" if statement else ""),
-        reveals=statement.words() if statement else method.reveals,
-        shares_scores=method.shares_scores,
-        ratios=fit.ratios,
-        n_records=round(float(fit.records.sum())),
-        n_sites=len(sites),
-        effective_size=effective_size(fit.ratios, fit.records),
-        cost=Cost(
-            rounds=traffic.rounds,
-            bytes_up=round(sum(traffic.bytes_up[m] for m in members) / len(members)),
-            bytes_down=round(sum(traffic.bytes_down[m] for m in members) / len(members)),
-        ),
-        privacy=statement,
-        score=first.score,
-        temperature=first.temperature,
-        label_names=label_names,
-        notes=(*alarms, *_remarks(target, fit, label_names)),
-    )
-
-
-def _nested(alphas: tuple[float, ...], thresholds: Float64) -> Float64:
-    """Thresholds that never grow with α, so that the sets are nested.
-
-    Exact quantiles are; averaged iterates may cross, and then the larger one counts for both.
-    """
-    order = np.argsort(alphas)[::-1]
-    out = np.empty_like(thresholds)
-    out[order] = np.maximum.accumulate(thresholds[order], axis=0)
-    return out
-
-
-def _alarms(task: Task, target: Target, fit: Fit, label_names: tuple[str, ...] | None) -> list[str]:
-    """Why sets will be larger than they should: labels without records, too few records for α."""
-    who = f"target {target.name!r}: "
-    if fit.total <= 0:
-        return [
-            who + "no calibration record has a label that occurs there: every set will be full; "
-            "records with those labels are needed"
-        ]
-    out = []
-    if fit.unseen.any():
-        which = _names(np.flatnonzero(fit.unseen), label_names)
-        out.append(
-            who + f"no calibration record has label {which}, {fit.unseen.sum():.1%} of the labels "
-            "there: in every set, because nothing is known about it"
-        )
-    if fit.blurred > 0.5:
-        out.append(
-            who
-            + f"privacy noise hides {fit.blurred:.0%} of what sets its label mix apart: its sets "
-            "are nearer to those for the average mix; a larger epsilon, more counted labels, a "
-            "group of similar sites or public_counts=True would help"
-        )
-    n = fit.records.sum()
-    for a, alpha in enumerate(task.alphas):
-        # (1-α)(W + w_y) > W, in units of the average record; then undo the subsampling.
-        need = fit.ratios * (n / fit.total) * min((1 - alpha) / alpha, 1e300)
-        missing = np.ceil((need - n) * (fit.available / n) - 1e-6)
-        full = np.count_nonzero((missing > 0) & (fit.thresholds[a] >= 1))
-        if full:
-            which = "every label" if full == len(need) else f"{full} of {len(need)} labels"
-            out.append(
-                who
-                + f"{fit.available} records are too few for alpha={alpha:g}: {which} will be in "
-                f"every set; {missing.max():.6g} more records with the same label mix are needed"
-            )
-    return out
-
-
-FEW_LABELS = 20
-"""Below this many counted labels a label distribution is hardly known: ±√(p(1-p)/20) ≈ ±.1."""
-
-
-def _remarks(target: Target, fit: Fit, label_names: tuple[str, ...] | None) -> list[str]:
-    """What a careful reader should know, though nothing is wrong."""
-    out = []
-    if fit.counted is not None and fit.counted < FEW_LABELS:
-        out.append(
-            f"target {target.name!r}: its label mix rests on {fit.counted} counted labels; give "
-            "label_counts from more data, or calibrate it in a group of similar sites"
-        )
-    empty = np.flatnonzero((fit.records == 0) & (fit.unseen == 0))
-    if len(empty):
-        out.append(
-            f"no calibration record has label {_names(empty, label_names)}: "
-            "its threshold is that of the other labels"
-        )
-    return out
-
-
-def _names(labels: NDArray[np.intp], label_names: tuple[str, ...] | None) -> str:
-    shown = [label_names[y] if label_names else str(y) for y in labels[:5]]
-    return ", ".join(shown) + (", …" if len(labels) > 5 else "")
-
-
-def _options(method: Method) -> dict[str, Any]:
-    """The method's options as plain numbers and words, for the record."""
-    values = vars(method) if hasattr(method, "__dict__") else {}
-    plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in values.items()}
-    return {k: v for k, v in plain.items() if isinstance(v, (int, float, str, bool, type(None)))}

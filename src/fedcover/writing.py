@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import TextIOWrapper
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO, TextIO
 
 from fedcover.errors import FileError
 
@@ -46,12 +47,21 @@ def output_folder(path: str | Path) -> Path:
 @contextmanager
 def replacing(path: str | Path) -> Iterator[TextIO]:
     """A text file to write, which takes the place of `path` when it is complete."""
+    with replacing_bytes(path) as file:
+        text = TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
+        yield text
+        text.detach()
+
+
+@contextmanager
+def replacing_bytes(path: str | Path) -> Iterator[BinaryIO]:
+    """A file to write, which takes the place of `path` when it is complete."""
     path = output_file(path)
     try:
         special = path.exists() and not path.is_file()  # a pipe or a device cannot be replaced
         path = path if special else path.resolve()  # what a link points to, and not the link
         part = path if special else path.with_name(path.name + ".part")
-        file = part.open("w", newline="", encoding="utf-8")
+        file = part.open("wb")
     except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links in a circle
         raise unwritable(path, error) from None
     try:

@@ -56,11 +56,14 @@ class PrivacyStatement(Privacy):
         Data-dependent facts that travelled without noise because they are taken as public.
     effect
         What the noise does to the coverage.
+    home
+        What goes into the thresholds at the site itself, without noise; they are then not covered.
     """
 
     events: tuple[Event, ...] = ()
     public: tuple[str, ...] = ()
     effect: str = ""
+    home: str = ""
 
     def words(self) -> str:
         """The statement in plain words, with what is not protected."""
@@ -78,13 +81,15 @@ class PrivacyStatement(Privacy):
             )
         taken = f" Taken as public: {', '.join(self.public)}." if self.public else ""
         epsilon = _rounded_up(self.epsilon)
+        seers = "" if self.home else ", and anyone who sees the thresholds"
+        kept = f"{self.home} (do not publish them), " if self.home else ""
         return (
-            f"(ε = {epsilon}, δ = {self.delta:g})-differentially private against {who}, "
-            f"and anyone who sees the thresholds: {change} {unit} changes the probability of "
-            f"anything they see by at most a factor e^ε, up to δ.{taken} Not protected: that a "
-            "site takes part, what several records of one person reveal together, what other runs "
-            "on the same data add, and anything if the server asks for less noise than agreed: a "
-            "site without a ledger answers as it is asked."
+            f"(ε = {epsilon}, δ = {self.delta:g})-differentially private against {who}{seers}: "
+            f"{change} {unit} changes the probability of anything they see by at most a factor "
+            f"e^ε, up to δ.{taken} Not protected: {kept}that a site takes part, what several "
+            "records of one person reveal together, what other runs on the same data add, and "
+            "anything if the server asks for less noise than agreed: a site without a ledger "
+            "answers as it is asked."
         )
 
 

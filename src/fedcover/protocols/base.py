@@ -22,6 +22,7 @@ from fedcover.privacy.events import Event, ExactRelease
 from fedcover.privacy.statement import Privacy, PrivacyStatement
 from fedcover.protocols.message import Message as Message
 from fedcover.quantile import rounding_slack
+from fedcover.scores import Score
 from fedcover.site import Site
 
 Float64 = NDArray[np.float64]
@@ -52,14 +53,22 @@ class Target:
 
 @dataclass(frozen=True)
 class Task:
-    """What everybody may know before the first message."""
+    """What everybody may know before the first message.
+
+    sites, n_classes, score : who takes part, with how many labels, and the score all use.
+    alphas, targets : levels and targets; none for a method that needs them only afterwards.
+    seed : of subsampling and of the choice of participants; privacy : the budget of the run.
+    records : the number of calibration records of all sites, where it is public.
+    """
 
     sites: tuple[str, ...]
     n_classes: int
-    alphas: tuple[float, ...]
-    targets: tuple[Target, ...]
+    alphas: tuple[float, ...] = ()
+    targets: tuple[Target, ...] = ()
     seed: int | None = None
     privacy: Privacy | None = None
+    score: Score | None = None
+    records: int | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +93,10 @@ class Fit:
         How many labels the target's own distribution was counted from; None if it was given.
     blurred
         Share of what sets the target's label mix apart that privacy noise hides.
+    error
+        How far the coverage may be off, in words, where the method knows.
+    alarms
+        What the method itself warns of.
     """
 
     thresholds: Float64
@@ -94,9 +107,13 @@ class Fit:
     unseen: Float64
     counted: int | None = None
     blurred: float = 0.0
+    error: str = ""
+    alarms: tuple[str, ...] = ()
 
 
-Published = Mapping[str, Fit]
+Published = Any
+"""What a method's server publishes; only the method's own `conclude` reads it."""
+
 ServerHalf = Generator[Round | SecureSum, Round, Published]
 
 

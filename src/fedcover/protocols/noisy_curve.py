@@ -67,22 +67,43 @@ def curve_of(grid: Grid, seen: list[Histogram]) -> Curve:
     The masses of the bins have independent Gaussian priors around what the grid expects; every bin
     of a histogram is the sum of some of them, and all of them sum to 1.
     """
-    edges, expected = grid.edges, grid.expected
-    rows, values, sds = [np.ones((1, len(expected)))], [np.ones(1)], [np.array([1e-3])]
+    rows, values, sds = [], [], []
     for s in seen:
-        inside = np.searchsorted(s.edges, edges[1:], side="left") - 1
+        inside = np.searchsorted(s.edges, grid.edges[1:], side="left") - 1
         rows.append(np.eye(len(s.masses))[:, inside])
         values.append(s.masses)
         sds.append(np.full(len(s.masses), s.sd))
-    design, prior = np.vstack(rows), PRIOR * expected
-    gain = np.linalg.solve(
-        design * prior @ design.T + np.diag(np.concatenate(sds) ** 2), design * prior
-    ).T
-    masses = expected + gain @ (np.concatenate(values) - design @ expected)
+    return posterior_curve(
+        grid, np.vstack(rows), np.concatenate(values), np.concatenate(sds), total_sd=1e-3
+    )
+
+
+def posterior_curve(
+    grid: Grid, design: Float64, values: Float64, sds: Float64, total_sd: float
+) -> Curve:
+    """Posterior of the distribution function where `design` times the masses was measured.
+
+    Parameters
+    ----------
+    grid
+        Bins, and the prior mean of their masses.
+    design
+        (measurements, bins) what each measurement is the sum of.
+    values, sds
+        (measurements,) what was measured, and its noise.
+    total_sd
+        How far the masses may be from adding up to 1.
+    """
+    expected = grid.expected
+    design = np.vstack([np.ones(len(expected)), design])
+    values, sds = np.append(1.0, values), np.append(total_sd, sds)
+    prior = PRIOR * expected
+    gain = np.linalg.solve(design * prior @ design.T + np.diag(sds**2), design * prior).T
+    masses = expected + gain @ (values - design @ expected)
     spread = np.diag(prior) - gain @ (design * prior)
     below = np.tril(np.ones((len(expected), len(expected))))
     sd = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", below, spread, below), 0))
-    return Curve(edges, np.append(0, _monotone(np.cumsum(masses))), np.append(0, sd))
+    return Curve(grid.edges, np.append(0, _monotone(np.cumsum(masses))), np.append(0, sd))
 
 
 def _monotone(values: Float64) -> Float64:

@@ -1,0 +1,197 @@
+"""A sketch as one small file: an .npz of integers with a JSON header, a version and a checksum."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zipfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcover import checks, scores
+from fedcover.calibration import Cost, privacy_facts, privacy_from
+from fedcover.errors import FedcoverError, FileError
+from fedcover.inputs import names
+from fedcover.sketch.bins import MOST_BINS, MOST_CELLS, WARPS, checked_edges
+from fedcover.sketch.design import DESIGNS
+from fedcover.sketch.result import SketchResult
+from fedcover.sketch.table import Layout, SketchTable
+from fedcover.writing import replacing_bytes
+
+SCHEMA, SCHEMA_VERSION = "fedcover/sketch", 1
+
+MOST_BYTES = 1 << 30
+"""Largest file that is opened."""
+
+
+def save(sketch: SketchResult, path: str | Path) -> None:
+    """Write a sketch; the file is replaced only when fully written."""
+    table = sketch.table
+    header = {
+        "schema": SCHEMA,
+        "version": SCHEMA_VERSION,
+        "layout": asdict(table.layout),
+        "scale": table.scale,
+        "table_noise": table.table_noise,
+        "label_noise": table.label_noise,
+        "records": table.records,
+        "sites": table.sites,
+        "mode": sketch.mode,
+        "most_per_site": sketch.most_per_site,
+        "privacy": privacy_facts(sketch.privacy),
+        "cost": asdict(sketch.cost),
+        "score": sketch.score.spec() if sketch.score else None,
+        "temperature": sketch.temperature,
+        "label_names": sketch.label_names,
+    }
+    text = json.dumps(header, sort_keys=True, ensure_ascii=False).encode()
+    arrays = {"table": _compact(table.table), "labels": _compact(table.labels)}
+    buffer = io.BytesIO()
+    np.savez_compressed(
+        buffer,
+        header=np.frombuffer(text, np.uint8),
+        sha256=np.frombuffer(_digest(text, arrays), np.uint8),
+        **arrays,  # type: ignore[arg-type]
+    )
+    with replacing_bytes(path) as file:
+        file.write(buffer.getvalue())
+
+
+def load(path: str | Path) -> SketchResult:
+    """Read a sketch; one clear error for anything else."""
+    arrays = _arrays(path)
+    text = arrays.pop("header").tobytes()
+    digest = arrays.pop("sha256").tobytes()
+    try:
+        header = json.loads(text)
+    except (ValueError, RecursionError):
+        raise _unreadable(path, "has a header that is not JSON") from None
+    if not isinstance(header, dict) or header.get("schema") != SCHEMA:
+        raise _unreadable(path, "is not a sketch of fedcover")
+    if header.get("version") != SCHEMA_VERSION:
+        raise FileError(
+            f"{path} has schema version {header.get('version')!r}",
+            allowed=f"version {SCHEMA_VERSION}",
+            fix="Install the version of fedcover that wrote it",
+        )
+    if digest != _digest(text, arrays):
+        raise _unreadable(path, "was changed or damaged: its checksum does not match")
+    try:
+        return _from(header, arrays)
+    except (KeyError, TypeError, ValueError, OverflowError, FedcoverError) as error:
+        raise _unreadable(path, f"has fields that cannot be ({error})") from None
+
+
+def _arrays(path: str | Path) -> dict[str, NDArray[Any]]:
+    try:
+        path = Path(path)
+        if path.stat().st_size > MOST_BYTES:
+            raise _unreadable(path, "is too large")
+        with zipfile.ZipFile(path) as archive:
+            if sum(i.file_size for i in archive.infolist()) > MOST_BYTES:
+                raise _unreadable(path, "unpacks to too much")
+        with np.load(path, allow_pickle=False) as file:
+            wanted = ("header", "sha256", "table", "labels")
+            return {name: file[name] for name in wanted}
+    except FileError:
+        raise
+    except OSError as error:
+        raise _unreadable(path, f"cannot be opened ({error.strerror})") from None
+    except (TypeError, KeyError, ValueError, EOFError, zipfile.BadZipFile, RuntimeError):
+        raise _unreadable(path, "is not a sketch of fedcover, or only a part of one") from None
+    except Exception as error:
+        if type(error).__module__ != "zlib":
+            raise
+        raise _unreadable(path, "is damaged") from None
+
+
+def _from(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> SketchResult:
+    layout = _layout(header["layout"])
+    shapes = {
+        "table": (layout.rows, layout.measured),
+        "labels": (layout.n_classes, layout.label_columns),
+    }
+    for name, shape in shapes.items():
+        if arrays[name].shape != shape or arrays[name].dtype.kind != "i":
+            raise ValueError(f"{name} of shape {arrays[name].shape}")
+    noise = {}
+    for name in ("table_noise", "label_noise"):
+        noise[name] = tuple(checks.real(v, name, 0, np.inf) for v in header[name])
+    records = header["records"]
+    if records is not None:
+        checks.whole(records, "records", 1)
+    sites = header["sites"]
+    if not isinstance(sites, list) or not sites or not all(isinstance(s, str) for s in sites):
+        raise ValueError("sites")
+    table = SketchTable(
+        layout=layout,
+        table=arrays["table"].astype(np.int64),
+        labels=arrays["labels"].astype(np.int64),
+        scale=checks.whole(header["scale"], "scale", 1, 1 << 40),
+        records=records,
+        sites=tuple(sites),
+        **noise,
+    )
+    most, spec = header["most_per_site"], header["score"]
+    return SketchResult(
+        table=table,
+        mode=checks.choice(header["mode"], "mode", ("balanced", "guaranteed")),
+        privacy=privacy_from(header["privacy"]),
+        cost=Cost(**header["cost"]),
+        score=None if spec is None else scores.from_spec(spec),
+        temperature=checks.real(header["temperature"], "temperature", 0, np.inf, open_low=True),
+        label_names=names(header["label_names"], layout.n_classes, "label_names"),
+        most_per_site=None if most is None else checks.whole(most, "most_per_site", 1),
+    )
+
+
+def _layout(facts: dict[str, Any]) -> Layout:
+    n_classes = checks.whole(facts["n_classes"], "n_classes", 2, checks.MOST_CLASSES)
+    groups = facts["groups"]
+    if groups is not None:
+        rows = np.array(groups)
+        if rows.shape != (n_classes,) or rows.dtype.kind != "i":
+            raise ValueError("groups")
+        if set(groups) != set(range(max(groups) + 1)):
+            raise ValueError("groups that are not numbered from 0")
+    layout = Layout(
+        n_classes=n_classes,
+        edges=checked_edges(facts["edges"]),
+        warp=checks.choice(facts["warp"], "warp", WARPS),
+        design=checks.choice(facts["design"], "design", DESIGNS),
+        groups=None if groups is None else tuple(groups),
+        learned=checks.flag(facts["learned"], "learned"),
+    )
+    if layout.bins > MOST_BINS or layout.rows * layout.bins > MOST_CELLS:
+        raise ValueError("a table that is too large")
+    return layout
+
+
+def _compact(values: NDArray[np.int64]) -> NDArray[Any]:
+    """The narrowest integers that hold the values."""
+    low, high = int(values.min()), int(values.max())
+    for kind in (np.int8, np.int16, np.int32):
+        if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max:
+            return values.astype(kind)
+    return values
+
+
+def _digest(text: bytes, arrays: dict[str, NDArray[Any]]) -> bytes:
+    """Of the header and of what the numbers are, however wide they are stored."""
+    out = hashlib.sha256(text)
+    for name in sorted(arrays):
+        out.update(np.ascontiguousarray(arrays[name].astype("<i8")).tobytes())
+    return out.digest()
+
+
+def _unreadable(path: str | Path, why: str) -> FileError:
+    return FileError(
+        f"{path} {why}",
+        allowed="a file written by SketchResult.save",
+        fix="Copy it again, or collect again",
+    )

@@ -1,0 +1,358 @@
+"""SketchResult: the collected table, which a site turns into its own calibration at home."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedcover import checks
+from fedcover.calibration import Calibration, Cost
+from fedcover.conclusion import calibration_of
+from fedcover.errors import FedcoverError
+from fedcover.labelshift.estimate import from_unlabelled
+from fedcover.privacy import accounting
+from fedcover.privacy.statement import PrivacyStatement
+from fedcover.protocols.base import Fit
+from fedcover.scores import Score
+from fedcover.site import checked_name
+from fedcover.sketch.blend import DISAGREE, blend
+from fedcover.sketch.mixture import mixture
+from fedcover.sketch.personal import counted_variance, errors_of, fit_of
+from fedcover.sketch.table import SketchTable
+from fedcover.sketch.totals import label_totals
+
+if TYPE_CHECKING:
+    from fedcover.protocols.sketch import Sketch
+
+Float64 = NDArray[np.float64]
+
+RESAMPLES = 50
+"""Bootstrap samples from which the error of a label mix guessed from predictions is found."""
+
+
+@dataclass(frozen=True, eq=False)
+class SketchResult:
+    """A label × score table of several sites, from which any site calibrates itself.
+
+    Attributes
+    ----------
+    table
+        The sums, with their layout and noise.
+    mode
+        "balanced" or "guaranteed", unless `personalise` is told otherwise.
+    privacy
+        What is promised about the table; None if nothing.
+    cost
+        Rounds, and payload bytes per site on average.
+    score, temperature, label_names
+        What the sites agreed on.
+    most_per_site
+        Most records that one site has put in; None for all.
+    """
+
+    table: SketchTable
+    mode: str
+    privacy: PrivacyStatement | None
+    cost: Cost
+    score: Score | None = None
+    temperature: float = 1.0
+    label_names: tuple[str, ...] | None = None
+    most_per_site: int | None = None
+
+    @property
+    def n_classes(self) -> int:
+        return self.table.layout.n_classes
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of the sites in the sum."""
+        return self.table.sites
+
+    @property
+    def n_records(self) -> int:
+        """Calibration records in the sum; from noisy totals where the number is not public."""
+        if self.table.records is not None:
+            return self.table.records
+        return max(1, round(float(self.table.labels.sum() / self.table.scale)))
+
+    @property
+    def method(self) -> Sketch:
+        """The method with this sketch's bins and groups, for sites that join later."""
+        from fedcover.protocols.sketch import Sketch
+
+        layout = self.table.layout
+        return Sketch(
+            bins=layout.edges,
+            warp=layout.warp,
+            groups=layout.groups,
+            mode=self.mode,
+            most_per_site=self.most_per_site,
+            design=layout.design,
+        )
+
+    def personalise(
+        self,
+        label_counts: ArrayLike | None = None,
+        alpha: float | list[float] | tuple[float, ...] = 0.1,
+        *,
+        labels: ArrayLike | None = None,
+        probabilities: ArrayLike | None = None,
+        source: ArrayLike | None = None,
+        local_scores: ArrayLike | None = None,
+        mode: str | None = None,
+        name: str = "site",
+    ) -> Calibration:
+        """The calibration of a site with its own label distribution; at the site, no message.
+
+        Parameters
+        ----------
+        label_counts
+            (C,) label counts of the site, or shares if they do not add up to one or more labels;
+            or one of the two that follow instead.
+        alpha
+            Miscoverage level α, or several.
+        labels
+            (n,) labels of the site's records, to be counted.
+        probabilities
+            (n, C) predictions for unlabelled records, from which the label mix is estimated (EM).
+        source
+            (C,) label distribution for which `probabilities` are right, that of the training data;
+            default: the label mix of this sketch.
+        local_scores
+            (n,) the site's own scores, if they are to be blended in where that lowers the error;
+            they stay in this process.
+        mode
+            "balanced" or "guaranteed"; default: as collected.
+        name
+            The site's name, for the calibration.
+        """
+        alphas = checks.alphas(alpha)
+        mode = checks.choice(
+            self.mode if mode is None else mode, "mode", ("balanced", "guaranteed")
+        )
+        checked_name(name, "name")
+        given = [v is not None for v in (label_counts, labels, probabilities)]
+        if sum(given) != 1:
+            raise FedcoverError(
+                f"{sum(given)} of label_counts, labels and probabilities are given",
+                allowed="exactly one",
+                fix="personalise(label_counts, alpha=0.1), for example",
+            )
+        own = None
+        if local_scores is not None:
+            own = checks.unit_scores(local_scores, "local_scores")
+            if not len(own):
+                raise FedcoverError(
+                    "local_scores is empty", allowed="at least one score", fix="Leave it out"
+                )
+        variance, counted = None, None
+        if probabilities is not None:
+            wanted, variance = self._guessed(probabilities, source, alphas)
+        elif labels is not None:
+            y = checks.labels(labels, self.n_classes, "labels", None, self.label_names)
+            if not len(y):
+                raise FedcoverError(
+                    "labels is empty", allowed="at least one label", fix="Give label_counts"
+                )
+            counts = np.bincount(y, minlength=self.n_classes)
+            counted = int(counts.sum())
+            wanted = counts / counted
+        else:
+            wanted, counted = _shares(label_counts, self.n_classes)  # type: ignore[arg-type]
+        fit = fit_of(self.table, wanted, counted, alphas, mode, variance)
+        fit = self._with_own(fit, wanted, counted, variance, alphas, own)
+        return calibration_of(
+            fit,
+            name,
+            alphas,
+            replace(self.method, mode=mode),
+            self.privacy,
+            self.cost,
+            len(self.sites),
+            self.score,
+            self.temperature,
+            self.label_names,
+        )
+
+    def _guessed(
+        self, probabilities: ArrayLike, source: ArrayLike | None, alphas: tuple[float, ...]
+    ) -> tuple[Float64, Float64]:
+        """A label mix from predictions, and the variance of the coverage that its error causes."""
+        p = checks.probabilities(probabilities, "probabilities")
+        if p.shape[1] != self.n_classes:
+            raise FedcoverError(
+                f"probabilities has {p.shape[1]} columns",
+                allowed=f"one per class: {self.n_classes}",
+                fix="Use outputs of the model whose scores were collected",
+            )
+        base = label_totals(self.table) if source is None else source
+        wanted = from_unlabelled(p, source=base)
+        rng = np.random.default_rng(0)
+        again = np.array(
+            [
+                from_unlabelled(p[rng.integers(len(p), size=len(p))], source=base, tolerance=1e-5)
+                for _ in range(RESAMPLES)
+            ]
+        )
+        mixed = mixture(self.table, wanted)
+        rows = self.table.layout.row_of
+        moved = [again @ mixed.rows[rows, mixed.edge(a)] for a in alphas]
+        return wanted, np.var(moved, axis=1)
+
+    def _with_own(
+        self,
+        fit: Fit,
+        wanted: Float64,
+        counted: int | None,
+        variance: Float64 | None,
+        alphas: tuple[float, ...],
+        own: Float64 | None,
+    ) -> Fit:
+        """The fit with the site's own scores blended in, or advice to give them."""
+        mixed = mixture(self.table, wanted)
+        if variance is None:
+            variance = counted_variance(self.table, mixed, counted, alphas)
+        errors = errors_of(self.table, mixed, wanted, variance, alphas)
+        if own is None:
+            return self._advised(fit, errors.total, counted, alphas)
+        same = counted == len(own)
+        edges = np.array(self.table.layout.edges)
+        both = blend(mixed, errors, edges, own, alphas, same, fit.thresholds)
+        a = int(np.argmax(both.error))
+        share = both.share[a]
+        used = "the sketch alone" if share == 0 else "own scores alone" if share == 1 else "both"
+        alarms = fit.alarms
+        if both.disagree > DISAGREE:
+            alarms += (
+                f"own scores and the sketch are {both.disagree:.1f} standard deviations apart: "
+                "records of one label may not look alike at all sites, and then only own scores "
+                "(method Local) keep the promise",
+            )
+        return replace(
+            fit,
+            thresholds=both.thresholds,
+            alarms=alarms,
+            error=f"coverage {1 - alphas[a]:g} ± {both.error[a]:.3f} with {used}, by estimated "
+            f"error: own scores count {share:.0%} (sketch alone ± {errors.total[a]:.3f}, own alone "
+            f"± {np.sqrt(alphas[a] * (1 - alphas[a]) / len(own)):.3f})",
+        )
+
+    def _advised(
+        self, fit: Fit, total: Float64, counted: int | None, alphas: tuple[float, ...]
+    ) -> Fit:
+        if counted is None:
+            return fit
+        alone = np.sqrt([a * (1 - a) / counted for a in alphas])
+        a = int(np.argmax(total - alone))
+        if total[a] <= alone[a]:
+            return fit
+        return replace(
+            fit,
+            alarms=(
+                *fit.alarms,
+                f"its own {counted} records, if they have scores, know its coverage to "
+                f"± {alone[a]:.3f}, the sketch to ± {total[a]:.3f}: give local_scores",
+            ),
+        )
+
+    def __add__(self, other: SketchResult) -> SketchResult:
+        """The sketch of both groups of sites; sites must be different, layouts the same."""
+        if not isinstance(other, SketchResult):
+            return NotImplemented
+        for what in ("score", "temperature", "label_names", "most_per_site"):
+            if getattr(self, what) != getattr(other, what):
+                raise FedcoverError(
+                    f"the two sketches differ in {what}",
+                    allowed=f"the same {what}",
+                    fix="Tables of different scores or classes cannot be added",
+                )
+        table = self.table + other.table
+        sites = len(self.sites) + len(other.sites)
+
+        def average(one: int, two: int) -> int:
+            return round((one * len(self.sites) + two * len(other.sites)) / sites)
+
+        cost = Cost(
+            max(self.cost.rounds, other.cost.rounds),
+            average(self.cost.bytes_up, other.cost.bytes_up),
+            average(self.cost.bytes_down, other.cost.bytes_down),
+        )
+        return replace(self, table=table, privacy=_either(self.privacy, other.privacy), cost=cost)
+
+    def save(self, path: str | Path) -> None:
+        """Write the sketch as one small .npz file with a schema version and a checksum."""
+        from fedcover.sketch.file import save
+
+        save(self, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> SketchResult:
+        """Read what `save` wrote; refuses what is corrupt, foreign or newer."""
+        from fedcover.sketch.file import load
+
+        return load(path)
+
+
+def composed(
+    previous: SketchResult, statement: PrivacyStatement | None, sites: tuple[str, ...]
+) -> PrivacyStatement | None:
+    """The statement of a renewed sketch: whoever has both knows both, so both are spent."""
+    earlier = previous.privacy
+    if not set(previous.sites) & set(sites):
+        raise FedcoverError(
+            "previous has none of these sites",
+            allowed="an earlier sketch of the same sites",
+            fix="Leave previous out, and add the two sketches",
+        )
+    if earlier is None or statement is None:
+        raise FedcoverError(
+            "a sketch without privacy was collected from the same data, or is to be",
+            allowed="privacy in both",
+            fix="Without privacy there is no budget to add: leave previous out",
+        )
+    for what in ("unit", "relation", "view"):
+        if getattr(earlier, what) != getattr(statement, what):
+            raise FedcoverError(
+                f"previous has {what} {getattr(earlier, what)!r}",
+                allowed=f"the same {what} in both",
+                fix="Budgets of different kinds do not add up",
+            )
+    delta = max(earlier.delta, statement.delta)
+    events = (*earlier.events, *statement.events)
+    return replace(statement, events=events, delta=delta, epsilon=accounting.epsilon(events, delta))
+
+
+def _either(one: PrivacyStatement | None, two: PrivacyStatement | None) -> PrivacyStatement | None:
+    """What holds for a record that is in one of two disjoint collections: the weaker promise."""
+    if one is None or two is None:
+        if one is two:
+            return None
+        raise FedcoverError(
+            "one of the two sketches has no privacy",
+            allowed="privacy in both, or in none",
+            fix="The sum would promise less than one of them did",
+        )
+    for what in ("unit", "relation", "view"):
+        if getattr(one, what) != getattr(two, what):
+            raise FedcoverError(
+                f"the two sketches differ in privacy.{what}",
+                allowed=f"the same {what} in both",
+                fix="Collect the second as the first",
+            )
+    delta = max(one.delta, two.delta)
+    weaker = max(one, two, key=lambda s: (accounting.epsilon(s.events, delta), s.events))
+    public = tuple(sorted({*one.public, *two.public}))
+    epsilon = accounting.epsilon(weaker.events, delta)
+    return replace(weaker, delta=delta, epsilon=epsilon, public=public)
+
+
+def _shares(given: ArrayLike, n_classes: int) -> tuple[Float64, int | None]:
+    """A label distribution, and from how many labels it was counted (None for bare shares)."""
+    wanted = checks.distribution(given, n_classes, "label_counts")
+    raw = checks.as_float(checks.array(given, "label_counts"), "label_counts")
+    whole = bool((raw == np.round(raw)).all())
+    return wanted, int(raw.sum()) if whole else None
