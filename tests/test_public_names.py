@@ -13,7 +13,7 @@ import fedcover as fc
 NAMES = {
     "Calibration", "Cost", "FedcoverError", "FedcoverWarning", "FileError", "PredictionSets",
     "Privacy", "Site", "SketchResult", "bounds", "calibrate", "collect", "diagnostics", "engines",
-    "privacy", "scores", "softmax", "weighted_quantile",
+    "labelshift", "methods", "privacy", "scores", "softmax", "weighted_quantile",
 }  # fmt: skip
 
 

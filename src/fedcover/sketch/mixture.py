@@ -148,16 +148,15 @@ def thresholds(
     curve, even = mixed.curve, table.layout.even
     keep = 1 - np.asarray(alphas)[:, None]
     seen = float(curve.values[-1])
-    level = keep * (seen + mixed.shares)
+    level = keep * (seen + mixed.shares) + MARGIN[mode] * margins[:, None]
     if table.exact:
         slack = rounding_slack(seen, int(mixed.totals.sum()))
         values = np.append(curve.values, np.inf)
-        at = np.searchsorted(values, level + margins[:, None] - slack)
+        at = np.searchsorted(values, level - slack)
         out = np.append(curve.scores, 1.0)[at]
         full = (mixed.unseen > 0) | (seen <= 0)
         return np.where(full, 1.0, out), np.zeros(len(alphas), dtype=bool)
     lowered = np.maximum.accumulate(curve.values)
-    level = level + MARGIN[mode] * margins[:, None]
     up = np.append(curve.scores, 1.0)[np.minimum(np.searchsorted(lowered, level), len(lowered))]
     if mode == "guaranteed":
         return up, np.zeros(len(alphas), dtype=bool)

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 Float64 = NDArray[np.float64]
 
+CLEARLY = 1.2
+"""How many times larger the sketch's error must be than that of own scores to speak of it."""
+
 RESAMPLES = 50
 """Bootstrap samples from which the error of a label mix guessed from predictions is found."""
 
@@ -248,7 +251,7 @@ class SketchResult:
             return fit
         alone = np.sqrt([a * (1 - a) / counted for a in alphas])
         a = int(np.argmax(total - alone))
-        if total[a] <= alone[a]:
+        if total[a] <= CLEARLY * alone[a]:
             return fit
         return replace(
             fit,
