@@ -43,8 +43,8 @@ class Mixture:
         (rows, B + 1) distribution function of each row; noisy where the table is.
     weights
         (rows,) share of the target's labels in each row.
-    totals
-        (rows,) records of each row.
+    totals, total_sds
+        (rows,) records of each row, and how uncertain noise leaves them.
     records
         (C,) records of each label.
     unseen
@@ -58,6 +58,7 @@ class Mixture:
     rows: Float64
     weights: Float64
     totals: Float64
+    total_sds: Float64
     records: Float64
     unseen: Float64
     kept: float
@@ -99,9 +100,8 @@ def mixture(table: SketchTable, wanted: Float64) -> Mixture:
         unseen = np.where(totals[layout.row_of] == 0, wanted, 0.0)
         edges = np.array(layout.edges)
         curve = Curve(edges, weights @ rows, np.zeros(len(edges)))
-        return Mixture(
-            curve, share[layout.row_of], rows, weights, totals, records, unseen, kept=1.0
-        )
+        known = (weights, totals, total_sds, records)
+        return Mixture(curve, share[layout.row_of], rows, *known, unseen, kept=1.0)
     share, total_sd = _normalised(table, share, weights, totals, total_sds)
     # Draw the mixture towards that of all records as far as noise, not shift, explains it.
     noise = 2 * table.table_sd**2 * float(share @ share)
@@ -115,8 +115,8 @@ def mixture(table: SketchTable, wanted: Float64) -> Mixture:
         np.full(len(observed), table.table_sd * float(np.linalg.norm(mixed))),
         total_sd=max(1e-3, kept * total_sd),
     )
-    unseen = np.zeros(len(wanted))
-    return Mixture(curve, mixed[layout.row_of], rows, weights, totals, records, unseen, kept)
+    known = (weights, totals, total_sds, records)
+    return Mixture(curve, mixed[layout.row_of], rows, *known, np.zeros(len(wanted)), kept)
 
 
 def _normalised(

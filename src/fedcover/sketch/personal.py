@@ -153,6 +153,12 @@ def _alarms(
             "are nearer to those for the average mix; a larger epsilon or more records of its "
             "labels would help"
         )
+    bare = (mixed.totals <= BARE * mixed.total_sds) & (mixed.total_sds > 0)
+    if (share := float(mixed.weights[bare].sum())) > 0.05:
+        out.append(
+            f"{share:.0%} of its labels have so few records in the sketch that privacy noise hides "
+            "them: their scores are not known, and the coverage may be off by as much"
+        )
     worst = float(errors.mix.max())
     if counted is not None and worst > LARGE_MIX:
         out.append(
@@ -161,6 +167,9 @@ def _alarms(
         )
     return tuple(out)
 
+
+BARE = 2.0
+"""Deviations of a noisy total below which it may as well be zero."""
 
 LARGE_MIX = 0.03
 """Deviation of the coverage by the own label mix from which a warning is due."""
