@@ -196,7 +196,7 @@ def _task(sites: list[Site], privacy: Privacy | None, seed: int | None) -> Task:
         seed=seed,
         privacy=privacy,
         score=sites[0].score,
-        records=sum(len(s) for s in sites) if known else None,
+        sizes=tuple(len(s) for s in sites) if known else None,
     )
 
 

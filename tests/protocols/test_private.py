@@ -56,7 +56,8 @@ def test_what_is_sent_are_noisy_integers_and_sums(sites):
     assert isinstance(histogram, SecureSum)  # the server never sees a single site's bins
     bins = [method.answer(histogram.queries[s.name], s).arrays["bins"] for s in sites]
     assert all(b.dtype == np.int64 for b in bins)
-    again = server.send({"sum": Message("private-histogram", {"bins": bins[0] + bins[1]})})
+    summed = {"bins": bins[0] + bins[1], "present": np.arange(2)}
+    again = server.send({"sum": Message("private-histogram", summed)})
     assert isinstance(again, SecureSum)
 
 

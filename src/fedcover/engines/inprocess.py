@@ -72,7 +72,7 @@ class InProcess:
                     traffic.bytes_down[name] += query.nbytes
                     traffic.bytes_up[name] += replies[name].nbytes
                 if isinstance(queries, SecureSum):
-                    replies = {"sum": _summed(list(replies.values()))}
+                    replies = {"sum": summed(list(replies.values()))}
                 traffic.rounds += 1
                 if bar and line is not None:
                     bar.advance(line)
@@ -86,16 +86,16 @@ class InProcess:
         budget = ledger.state().budget
         view = task.privacy.view if task.privacy else "server"
         privacy = Privacy(budget.epsilon, budget.delta, budget.unit, budget.relation, view)
-        charges = method.charges(query, privacy, len(task.sites))
+        charges = method.charges(query, privacy, task.noisy)
         query_id = f"{self.run_name}/{site.name}/{number}/{query.kind}"
         return ledger.answer(query_id, query, charges, lambda: method.answer(query, site))
 
 
-def _summed(replies: list[Message]) -> Message:
+def summed(replies: list[Message]) -> Message:
     """What a secure sum lets the server see."""
     keys = replies[0].arrays.keys()
     arrays = {k: np.sum([r.arrays[k] for r in replies], axis=0) for k in keys}
-    return Message(replies[0].kind, arrays)
+    return Message(replies[0].kind, {**arrays, "present": np.arange(len(replies))})
 
 
 def _bar(show: bool) -> Progress | nullcontext[None]:

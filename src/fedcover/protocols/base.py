@@ -33,9 +33,16 @@ Round = Mapping[str, Message]
 
 @dataclass(frozen=True)
 class SecureSum:
-    """A round whose integer replies only ever meet as a sum; it comes back under the name "sum"."""
+    """A round whose integer replies only ever meet as a sum.
+
+    The sum comes back under the name "sum", and with it the array "present": which of the task's
+    sites, by number, are in it.
+
+    queries : the same query to every site; shapes : the arrays of a reply, shape by name.
+    """
 
     queries: Round
+    shapes: Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,8 @@ class Task:
     sites, n_classes, score : who takes part, with how many labels, and the score all use.
     alphas, targets : levels and targets; none for a method that needs them only afterwards.
     seed : of subsampling and of the choice of participants; privacy : the budget of the run.
-    records : the number of calibration records of all sites, where it is public.
+    sizes : numbers of calibration records, in the order of the sites, where they are public.
+    fewest : the fewest sites that may be left in a secure sum; all of them unless said.
     """
 
     sites: tuple[str, ...]
@@ -68,7 +76,18 @@ class Task:
     seed: int | None = None
     privacy: Privacy | None = None
     score: Score | None = None
-    records: int | None = None
+    sizes: tuple[int, ...] | None = None
+    fewest: int | None = None
+
+    @property
+    def records(self) -> int | None:
+        """Calibration records of all sites, where that is public."""
+        return None if self.sizes is None else sum(self.sizes)
+
+    @property
+    def noisy(self) -> int:
+        """Sites whose noise is in every secure sum."""
+        return len(self.sites) if self.fewest is None else self.fewest
 
 
 @dataclass(frozen=True)

@@ -208,12 +208,14 @@ def fits(
     stops = task.alphas if mode == "guaranteed" else ()
     grids = [first_grid(budget.histogram_sigmas[1] * u, stops) for u in unit / totals]
     seen: list[list[Histogram]] = [[] for _ in task.targets]
+    shared = privacy.view == "secure-sum"
     for k, sigma in enumerate(budget.histogram_sigmas):
-        bins = yield from _histograms(task, privacy, weights, [g.edges for g in grids], sigma)
+        bins, present = yield from _histograms(
+            task, privacy, weights, [g.edges for g in grids], sigma
+        )
         for t, masses in enumerate(bins):
             scale = unit[t] / totals[t]
-            n = len(task.sites)
-            shares = n / _noisy_others(n) if privacy.view == "secure-sum" else n
+            shares = present / _noisy_others(task.noisy) if shared else present
             noise_sd = sigma * scale * math.sqrt(shares)
             seen[t].append(Histogram(grids[t].edges, masses * scale, noise_sd))
             if k == 0:
@@ -260,25 +262,27 @@ def _ratios(
 
 def _histograms(
     task: Task, privacy: Privacy, weights: NDArray[np.int64], edges: list[Float64], sigma: float
-) -> Generator[Round | SecureSum, Round, list[Float64]]:
-    """The noisy weighted histograms of every target, summed over the sites."""
+) -> Generator[Round | SecureSum, Round, tuple[list[Float64], int]]:
+    """The noisy weighted histograms of every target, summed, and over how many sites."""
     ends = np.cumsum([0, *(len(e) - 2 for e in edges)])
     shared = privacy.view == "secure-sum"
     arrays = {"weights": weights, "cuts": np.concatenate([e[1:-1] for e in edges]), "ends": ends}
     # Shares of the noise are equal; in the server view every site adds all of it.
     whole_site = int(privacy.unit == "site")
-    share = sigma / math.sqrt(_noisy_others(len(task.sites))) if shared else sigma
+    share = sigma / math.sqrt(_noisy_others(task.noisy)) if shared else sigma
     query = Message("private-histogram", arrays, {"sigma": share, "whole_site": whole_site})
     asked = ask_all(task, query)
     bins = int(ends[-1]) + len(edges)
     if shared:
-        replies = yield SecureSum(asked)
+        replies = yield SecureSum(asked, {"bins": (bins,)})
         total = _integers(replies, "sum", "bins", bins)
+        present = len(replies["sum"].arrays["present"])
     else:
         replies = yield asked
         total = np.sum([_integers(replies, s, "bins", bins) for s in task.sites], axis=0)
+        present = len(task.sites)
     starts = ends + np.arange(len(edges) + 1)
-    return [total[a:b].astype(np.float64) for a, b in pairwise(starts)]
+    return [total[a:b].astype(np.float64) for a, b in pairwise(starts)], present
 
 
 def answer_counts(query: Message, site: Site) -> Message:

@@ -106,24 +106,26 @@ class Sketch:
 
     def server(self, task: Task) -> Generator[Round | SecureSum, Round, SketchTable]:
         layout, learn = self._layout(task)
-        noise_ = plan.noise_for(task.privacy, layout, len(task.sites), self.most_per_site)
+        noise_ = plan.noise_for(task.privacy, layout, task.noisy, self.most_per_site)
         labels = None
         if learn:
             labels = yield from self._ask(task, layout, noise_, table=False, labels=True)
-            sd = math.sqrt(noise_.label_variance)
+            sd = math.sqrt(noise_.label_variance * len(labels["present"]))
             rows = learned_groups(labels["labels"] / noise_.scale, sd, task.records, layout.rows)
             layout = replace(layout, groups=rows, learned=True)
         got = yield from self._ask(task, layout, noise_, table=True, labels=not learn)
         labels = labels or got
+        present = got["present"].tolist()
+        noisy = task.privacy is not None
         return SketchTable(
             layout=layout,
             table=got["table"],
             labels=labels["labels"],
             scale=noise_.scale,
-            table_noise=(noise_.table_variance,) if task.privacy else (),
-            label_noise=(noise_.label_variance,) if task.privacy else (),
-            records=task.records if task.privacy else int(labels["labels"].sum()),
-            sites=tuple(sorted(task.sites)),
+            table_noise=(noise_.table_variance * len(present),) if noisy else (),
+            label_noise=(noise_.label_variance * len(labels["present"]),) if noisy else (),
+            records=sum(self._size(task, i) for i in present) if task.sizes else None,
+            sites=tuple(sorted(task.sites[i] for i in present)),
         )
 
     def _layout(self, task: Task) -> tuple[Layout, bool]:
@@ -174,7 +176,7 @@ class Sketch:
     def _ask(
         self, task: Task, layout: Layout, noise_: plan.Noise, table: bool, labels: bool
     ) -> Generator[Round | SecureSum, Round, dict[str, NDArray[np.int64]]]:
-        """The summed arrays of one query to every site."""
+        """The summed arrays of one query to every site, and which sites are in them."""
         arrays = {"cuts": np.array(layout.edges[1:-1]), "rows": layout.row_of}
         numbers: dict[str, int | float] = {
             "table": int(table),
@@ -193,14 +195,24 @@ class Sketch:
         if labels:
             shapes["labels"] = (layout.n_classes, layout.label_columns)
         if task.privacy is not None and task.privacy.view == "secure-sum":
-            replies = yield SecureSum(asked)
-            return {key: _whole(replies, "sum", key, shape) for key, shape in shapes.items()}
+            replies = yield SecureSum(asked, shapes)
+            present = replies["sum"].arrays["present"]
+            sums = {key: _whole(replies, "sum", key, shape) for key, shape in shapes.items()}
+            return {**sums, "present": present}
         replies = yield asked
         sums = {key: np.zeros(shape, dtype=np.int64) for key, shape in shapes.items()}
-        for name in task.sites:
+        for i, name in enumerate(task.sites):
             for key, shape in shapes.items():
-                sums[key] += _part(replies, name, key, shape)
-        return sums
+                part = _part(replies, name, key, shape)
+                if task.privacy is None:
+                    _counts_of(part, name, key, self._size(task, i) if task.sizes else None)
+                sums[key] += part
+        return {**sums, "present": np.arange(len(task.sites))}
+
+    def _size(self, task: Task, i: int) -> int:
+        """How many records a site puts in."""
+        assert task.sizes is not None
+        return min(task.sizes[i], self.most_per_site or task.sizes[i])
 
     def answer(self, query: Message, site: Site) -> Message:
         return reply.answer(query, site)
@@ -219,7 +231,7 @@ class Sketch:
                 )
         if task.privacy is None:
             return None
-        events = plan.noise_for(task.privacy, layout, len(task.sites), self.most_per_site).events
+        events = plan.noise_for(task.privacy, layout, task.noisy, self.most_per_site).events
         public: tuple[str, ...] = ()
         if task.privacy.relation == "replace" and task.records is not None:
             public = ("the number of records of all sites together",)
@@ -260,6 +272,12 @@ def _part(replies: Round, site: str, key: str, shape: tuple[int, ...]) -> NDArra
     if cells.ndim != 1 or cells.dtype.kind != "u" or (len(cells) and cells.max() >= most):
         raise _cannot_be(site, "cells", f"numbers of cells below {most}")
     return np.bincount(cells, minlength=most).reshape(shape)
+
+
+def _counts_of(part: NDArray[np.int64], site: str, key: str, size: int | None) -> None:
+    """Counts without noise are not negative, and add up to the records the site has declared."""
+    if (part < 0).any() or (size is not None and part.sum() != size):
+        raise _cannot_be(site, key, f"counts ≥ 0 that add up to its {size} records")
 
 
 def _whole(replies: Round, site: str, key: str, shape: tuple[int, ...]) -> NDArray[np.int64]:

@@ -48,7 +48,7 @@ class Noise:
     table_sigma, label_sigma
         Deviation of the noise that one site adds, in scaled units.
     table_variance, label_variance
-        Variance of all sites' noise in the sum, in records².
+        Variance of one site's noise, in records².
     events
         What it costs, seen by whom the budget names.
     """
@@ -108,8 +108,8 @@ def noise_for(
         scale=scale,
         table_sigma=scale * table / math.sqrt(others),
         label_sigma=scale * label / math.sqrt(others),
-        table_variance=table**2 * n_sites / others,
-        label_variance=label**2 * n_sites / others,
+        table_variance=table**2 / others,
+        label_variance=label**2 / others,
         events=(
             GaussianRelease("label totals", scale * label, scale * moved),
             GaussianRelease("label × score table", scale * table, scale * moved * column),
