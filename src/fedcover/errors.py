@@ -1,7 +1,8 @@
 """Errors and warnings, all of one form: what was given, what is allowed, what to do.
 
 FedcoverError (a ValueError)     bad input: arrays, options, sites
-└── FileError                    a file that is missing, corrupt, foreign or too new
+├── FileError                    a file that is missing, corrupt, foreign or too new
+└── BudgetError                  a privacy budget does not allow it
 FedcoverWarning (a UserWarning)  the result is valid but less useful than it could be
 """
 
@@ -31,6 +32,10 @@ class FedcoverError(ValueError):
 
 class FileError(FedcoverError):
     """A file cannot be read as what it is said to be."""
+
+
+class BudgetError(FedcoverError):
+    """A privacy budget does not allow what was asked; nothing was computed or charged."""
 
 
 class FedcoverWarning(UserWarning):

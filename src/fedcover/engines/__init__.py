@@ -1,5 +1,6 @@
-"""Engines carry queries and replies between a protocol's two halves. They know no quantiles."""
+"""What carries the messages of a protocol: `InProcess`, and `FlowerSimulation` with an extra."""
 
+from fedcover.engines.flower.simulation import FlowerSimulation
 from fedcover.engines.inprocess import InProcess
 
-__all__ = ["InProcess"]
+__all__ = ["FlowerSimulation", "InProcess"]

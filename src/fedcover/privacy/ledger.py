@@ -22,7 +22,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from fedcover.errors import FedcoverError
+from fedcover.errors import BudgetError, FedcoverError
 from fedcover.privacy import accounting
 from fedcover.privacy.events import Event, GaussianRelease
 from fedcover.privacy.ledger_entries import (
@@ -168,7 +168,7 @@ class Ledger:
         total = accounting.epsilon(merged([*state.events, *events]), budget.delta)
         if total > budget.epsilon + TOLERANCE:
             alone = accounting.epsilon(merged(events), budget.delta)
-            raise FedcoverError(
+            raise BudgetError(
                 f"the query asks for ε = {alone:.4g}; with ε = {state.spent:.4g} already spent "
                 f"that makes {total:.4g} at δ = {budget.delta:g}",
                 allowed=f"at most ε = {budget.epsilon:g} in all, the budget of {self.path.name}",

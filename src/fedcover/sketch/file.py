@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import zipfile
+import zlib
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,12 @@ MOST_BYTES = 1 << 30
 
 def save(sketch: SketchResult, path: str | Path) -> None:
     """Write a sketch; the file is replaced only when fully written."""
+    with replacing_bytes(path) as file:
+        file.write(to_bytes(sketch))
+
+
+def to_bytes(sketch: SketchResult) -> bytes:
+    """The bytes of a sketch's file."""
     table = sketch.table
     header = {
         "schema": SCHEMA,
@@ -58,13 +65,28 @@ def save(sketch: SketchResult, path: str | Path) -> None:
         sha256=np.frombuffer(_digest(text, arrays), np.uint8),
         **arrays,  # type: ignore[arg-type]
     )
-    with replacing_bytes(path) as file:
-        file.write(buffer.getvalue())
+    return buffer.getvalue()
 
 
 def load(path: str | Path) -> SketchResult:
     """Read a sketch; one clear error for anything else."""
-    arrays = _arrays(path)
+    try:
+        path = Path(path)
+        if path.stat().st_size > MOST_BYTES:
+            raise _unreadable(path, "is too large")
+        data = path.read_bytes()
+    except OSError as error:
+        raise _unreadable(path, f"cannot be opened ({error.strerror})") from None
+    except (TypeError, ValueError) as error:
+        if isinstance(error, FileError):
+            raise
+        raise _unreadable(repr(path), "is not a path") from None
+    return from_bytes(data, path)
+
+
+def from_bytes(data: bytes, path: str | Path = "a sketch") -> SketchResult:
+    """The sketch in the bytes of its file."""
+    arrays = _arrays(data, path)
     text = arrays.pop("header").tobytes()
     digest = arrays.pop("sha256").tobytes()
     try:
@@ -87,27 +109,27 @@ def load(path: str | Path) -> SketchResult:
         raise _unreadable(path, f"has fields that cannot be ({error})") from None
 
 
-def _arrays(path: str | Path) -> dict[str, NDArray[Any]]:
+def _arrays(data: bytes, path: str | Path) -> dict[str, NDArray[Any]]:
     try:
-        path = Path(path)
-        if path.stat().st_size > MOST_BYTES:
-            raise _unreadable(path, "is too large")
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
             if sum(i.file_size for i in archive.infolist()) > MOST_BYTES:
                 raise _unreadable(path, "unpacks to too much")
-        with np.load(path, allow_pickle=False) as file:
-            wanted = ("header", "sha256", "table", "labels")
-            return {name: file[name] for name in wanted}
+        with np.load(io.BytesIO(data), allow_pickle=False) as file:
+            return {name: file[name] for name in ("header", "sha256", "table", "labels")}
     except FileError:
         raise
-    except OSError as error:
-        raise _unreadable(path, f"cannot be opened ({error.strerror})") from None
-    except (TypeError, KeyError, ValueError, EOFError, zipfile.BadZipFile, RuntimeError):
+    except (
+        TypeError,
+        KeyError,
+        ValueError,
+        EOFError,
+        OSError,
+        zipfile.BadZipFile,
+        zlib.error,
+        NotImplementedError,
+        RuntimeError,
+    ):
         raise _unreadable(path, "is not a sketch of fedcover, or only a part of one") from None
-    except Exception as error:
-        if type(error).__module__ != "zlib":
-            raise
-        raise _unreadable(path, "is damaged") from None
 
 
 def _from(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> SketchResult:

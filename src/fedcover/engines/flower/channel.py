@@ -1,0 +1,45 @@
+"""Letters over Flower's message API: one config record with the bytes, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flwr.app import ConfigRecord, Message, RecordDict
+
+RECORD, KEY, QUERY = "fedcover", "letter", "fedcover"
+
+
+def packed(letter: bytes) -> RecordDict:
+    """A letter as Flower carries it."""
+    return RecordDict({RECORD: ConfigRecord({KEY: letter})})
+
+
+def unpacked(content: RecordDict) -> bytes:
+    """The letter of such a record; empty bytes, which no letter is, where there is none."""
+    record = content.config_records.get(RECORD)
+    letter = record.get(KEY) if record is not None else None
+    return letter if isinstance(letter, bytes) else b""
+
+
+@dataclass(frozen=True)
+class GridChannel:
+    """A `Channel` over the Grid of a ServerApp."""
+
+    grid: Any
+
+    def nodes(self) -> list[int]:
+        return sorted(self.grid.get_node_ids())
+
+    def exchange(self, letters: Mapping[int, bytes], seconds: float) -> dict[int, bytes]:
+        messages = [
+            Message(packed(letter), dst_node_id=node, message_type=f"query.{QUERY}")
+            for node, letter in letters.items()
+        ]
+        replies = self.grid.send_and_receive(messages, timeout=seconds)
+        return {
+            reply.metadata.src_node_id: unpacked(reply.content)
+            for reply in replies
+            if not reply.has_error()
+        }

@@ -1,0 +1,146 @@
+"""The ServerApp: one run of a method, and what it leaves behind."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Context
+from flwr.common.logger import log
+from flwr.serverapp import Grid, ServerApp
+
+from fedcover.calibration import Cost
+from fedcover.engines.flower.channel import GridChannel
+from fedcover.engines.flower.run import Run
+from fedcover.engines.flower.site import read_roster
+from fedcover.engines.network.checkpoint import Checkpoint
+from fedcover.engines.network.conductor import Conductor, Patience
+from fedcover.engines.network.published import fit_facts, fit_message, sketch_message
+from fedcover.errors import FedcoverError
+from fedcover.protocols.base import Target, Task
+from fedcover.sketch.result import SketchResult
+
+INFO, ERROR = 20, 40
+
+
+def server_app() -> ServerApp:
+    """A ServerApp that does one run, as its run configuration says."""
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        try:
+            conduct(Run.of(context.run_config), GridChannel(grid))
+        except FedcoverError as error:
+            log(ERROR, "fedcover: %s", error)
+            raise SystemExit(f"fedcover: {error}") from None
+
+    return app
+
+
+def conduct(run: Run, channel: Any) -> list[str]:
+    """One run from hello to finish; the names of the sites that have their calibration."""
+    method, privacy, alphas = run.make_method(), run.privacy, run.alphas
+    out = Path(run.out)
+    clock = _Clock()
+    conductor = Conductor(
+        channel=channel,
+        run=run.run,
+        patience=Patience(run.seconds, run.resends, run.sites),
+        checkpoint=Checkpoint(out / "rounds"),
+        roster=_roster(run) if run.sums else None,
+        tell=clock.tell,
+    )
+    task = conductor.hello(run.method, privacy)
+    fewest = (run.threshold or None) if run.sums else None
+    if run.sums and fewest is None:
+        fewest = -(-2 * len(task.sites) // 3)
+    log(INFO, "fedcover: %s takes part in %r", ", ".join(task.sites), run.run)
+    task = replace(task, alphas=alphas, seed=run.seed, fewest=fewest)
+    if run.method != "sketch":
+        targets = tuple(Target(name, (name,)) for name in task.sites)
+        task = replace(task, targets=targets)
+    statement = method.statement(task)
+    published = conductor.drive(method, task)
+    traffic = conductor.traffic
+    n = len(task.sites)
+    cost = Cost(
+        traffic.rounds,
+        round(sum(traffic.bytes_up.values()) / n),
+        round(sum(traffic.bytes_down.values()) / n),
+    )
+    facts: dict[str, Any] = {"alphas": alphas}
+    if run.method == "sketch":
+        sketch = _sketch(published, method, task, statement, cost)
+        sketch.save(out / "sketch.npz")
+        messages = dict.fromkeys(task.sites, sketch_message(sketch))
+    else:
+        messages = {name: fit_message(published[name]) for name in task.sites}
+        facts |= fit_facts(run.method, method.label, statement, cost, n)
+    have = conductor.finish(messages, facts)
+    _report(conductor, have, cost, clock, statement)
+    return have
+
+
+def _sketch(table: Any, method: Any, task: Task, statement: Any, cost: Cost) -> SketchResult:
+    return SketchResult(
+        table=table,
+        mode=method.mode,
+        privacy=statement,
+        cost=cost,
+        score=task.score,
+        most_per_site=method.most_per_site,
+    )
+
+
+def _roster(run: Run) -> Any:
+    if not run.roster:
+        raise FedcoverError(
+            "view is 'secure-sum' and there is no roster",
+            allowed="roster: a file with the public keys of all sites, one 'NAME KEY' a line",
+            fix="Set it in pyproject.toml, or choose view='server', which needs more noise",
+        )
+    return read_roster(run.roster)
+
+
+class _Clock:
+    """Progress of a run with an estimate of the time left."""
+
+    def __init__(self) -> None:
+        self.start = time.monotonic()
+
+    def tell(self, done: int, most: int) -> None:
+        each = (time.monotonic() - self.start) / max(done, 1)
+        left = each * max(0, most - done)
+        log(
+            INFO,
+            "fedcover: round %d of at most %d, %.1f s each, at most %.0f s left",
+            done,
+            most,
+            each,
+            left,
+        )
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.start
+
+
+def _report(
+    conductor: Conductor, have: list[str], cost: Cost, clock: _Clock, statement: Any
+) -> None:
+    log(
+        INFO,
+        "fedcover: done in %.0f s, %d round(s), %d bytes up and %d down per site",
+        clock.seconds,
+        cost.rounds,
+        cost.bytes_up,
+        cost.bytes_down,
+    )
+    log(INFO, "fedcover: calibrations at %s", ", ".join(have) or "no site")
+    for name, why in conductor.missing.items():
+        log(INFO, "fedcover: %s: %s", name, why)
+    if statement is not None:
+        log(INFO, "fedcover: %s", statement.words())

@@ -1,0 +1,215 @@
+"""The engine for studies: every site a virtual client of Flower's simulation runtime, on Ray."""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from fedcover import checks
+from fedcover.engines.base import Traffic
+from fedcover.engines.network.memory import Memory
+from fedcover.engines.network.node import SiteNode
+from fedcover.engines.network.rules import METHODS, Rules
+from fedcover.errors import FedcoverError
+from fedcover.protocols.base import Method, Published, Task
+from fedcover.site import Site
+
+
+@dataclass(frozen=True)
+class FlowerSimulation:
+    """Run every site as a virtual client of Flower's simulation runtime.
+
+    Parameters
+    ----------
+    secure_sum
+        Run the real secure sum, for 3 to 100 sites, where the budget's view asks for one; False
+        adds the replies up at the server, for studies of larger federations.
+    seconds
+        To wait for the replies of one stage.
+    resends
+        How often a letter is sent again to those that did not answer.
+    cpus_per_site
+        Of the machine's cores, for each virtual client at work.
+    """
+
+    secure_sum: bool = True
+    seconds: float = 600.0
+    resends: int = 1
+    cpus_per_site: float = 1.0
+    seconds_per_round = 0.3
+
+    def __post_init__(self) -> None:
+        checks.flag(self.secure_sum, "secure_sum")
+        checks.real(self.seconds, "seconds", 0, 1e6, open_low=True)
+        checks.whole(self.resends, "resends", 0)
+        checks.real(self.cpus_per_site, "cpus_per_site", 0, 1e3, open_low=True)
+
+    def run(self, method: Method, task: Task, sites: Sequence[Site]) -> tuple[Published, Traffic]:
+        """Drive both halves of a protocol to the end, over Flower."""
+        if method.most_rounds == 0:
+            from fedcover.engines.inprocess import InProcess
+
+            return InProcess().run(method, task, sites)
+        sums = task.privacy is not None and task.privacy.view == "secure-sum" and self.secure_sum
+        identities = _identities(sites) if sums else None
+        with tempfile.TemporaryDirectory(prefix="fedcover-") as folder:
+            return self._simulate(method, task, list(sites), identities, Path(folder))
+
+    def _simulate(
+        self,
+        method: Method,
+        task: Task,
+        sites: list[Site],
+        identities: dict[str, Any] | None,
+        folder: Path,
+    ) -> tuple[Published, Traffic]:
+        _ready()
+        from flwr.serverapp import ServerApp
+        from flwr.simulation import run_simulation
+
+        from fedcover.engines.flower.channel import GridChannel
+        from fedcover.engines.flower.client_app import client_app
+        from fedcover.engines.network.conductor import Conductor, Patience
+
+        roster = None
+        if identities is not None:
+            roster = {name: key.public_key() for name, key in identities.items()}
+        found: list[Any] = []
+        app = ServerApp()
+
+        @app.main()
+        def main(grid: Any, context: Any) -> None:
+            try:
+                conductor = Conductor(
+                    channel=GridChannel(grid),
+                    run="simulation",
+                    patience=Patience(self.seconds, self.resends, len(sites)),
+                    roster=roster,
+                )
+                conductor.hello(rule_name(method), task.privacy)
+                published = conductor.drive(method, task)
+                found.append((published, conductor.traffic))
+            except Exception as error:  # Flower would only print it
+                found.append(error)
+
+        clients = client_app(_SiteOf(sites, _key_texts(identities), folder))
+        with _quiet():
+            run_simulation(
+                server_app=app,
+                client_app=clients,
+                num_supernodes=len(sites),
+                backend_config={
+                    "client_resources": {"num_cpus": self.cpus_per_site, "num_gpus": 0.0},
+                    "init_args": {"logging_level": 40, "log_to_driver": False},
+                },
+            )
+        if not found:
+            raise FedcoverError(
+                "Flower's simulation ended without a result",
+                allowed="a simulation that runs to its end",
+                fix="Look at what Flower printed above",
+            )
+        if isinstance(found[0], Exception):
+            raise found[0]
+        published, traffic = found[0]
+        return published, traffic
+
+
+def rule_name(method: Method) -> str:
+    """The name under which sites know a method: the one that has its site half."""
+    if method.shares_scores:
+        return "pooled"
+    for name, (half, _) in METHODS.items():
+        if isinstance(method, type(half)):
+            return name
+    raise FedcoverError(
+        f"method {method.label} on Flower",
+        allowed=", ".join(METHODS),
+        fix="Use the in-process engine",
+    )
+
+
+@dataclass(frozen=True)
+class _SiteOf:
+    """Makes the node of a virtual client; sent to Ray's workers, so it holds plain things only."""
+
+    sites: list[Site]
+    keys: dict[str, bytes] | None
+    folder: Path
+
+    def __call__(self, context: Any) -> SiteNode:
+        site = self.sites[int(context.node_config["partition-id"])]
+        return SiteNode(
+            site=site,
+            memory=Memory(self.folder / str(context.node_config["partition-id"])),
+            rules=Rules(tuple(METHODS), exact=True, least_sum=2),
+            participant=None if self.keys is None else _participant(site.name, self.keys),
+        )
+
+
+def _participant(name: str, keys: dict[str, bytes]) -> Any:
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    from fedcover.securesum import Participant
+
+    loaded: dict[str, Any] = {n: load_pem_private_key(k, None) for n, k in keys.items()}
+    return Participant(name, loaded[name], {n: k.public_key() for n, k in loaded.items()})
+
+
+def _identities(sites: Sequence[Site]) -> dict[str, Any]:
+    """Keys for the length of a simulation."""
+    from cryptography.hazmat.primitives.asymmetric.ec import SECP384R1, generate_private_key
+
+    import fedcover.securesum  # says what to install, if need be
+
+    assert fedcover.securesum
+    return {site.name: generate_private_key(SECP384R1()) for site in sites}
+
+
+def _key_texts(identities: dict[str, Any] | None) -> dict[str, bytes] | None:
+    if identities is None:
+        return None
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+    )
+
+    form = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return {name: key.private_bytes(*form) for name, key in identities.items()}
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Only errors of Flower are shown: it warns that its simulation call is to move elsewhere."""
+    logger = logging.getLogger("flwr")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(before)
+
+
+def _ready() -> None:
+    """No telemetry and no look for updates; a clear word if Flower is missing."""
+    os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
+    os.environ.setdefault("FLWR_DISABLE_UPDATE_CHECK", "1")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    for package in ("flwr", "ray"):
+        if find_spec(package) is None:
+            raise FedcoverError(
+                f"the engine FlowerSimulation needs the package {package!r}",
+                allowed="fedcover with the extra flower",
+                fix="pip install 'fedcover[flower]'",
+            )

@@ -1,0 +1,72 @@
+"""What a site may say when it does not answer: one of these words, never a text of its own.
+
+Texts of exceptions hold paths, names and data. They stay in the site's log.
+"""
+
+from __future__ import annotations
+
+from fedcover.errors import BudgetError, FedcoverError, FileError
+
+CODES = {
+    "version": (
+        "runs another version of fedcover",
+        "Install the same version at the server and at every site",
+    ),
+    "method": (
+        "does not allow this method",
+        "Choose another method, or ask the site to allow it by name in its configuration",
+    ),
+    "privacy": (
+        "does not answer without a privacy budget",
+        "Set epsilon, or ask the site to allow exact answers",
+    ),
+    "budget": (
+        "has not enough privacy budget left for this",
+        "Ask for less, or have the site look at its ledger: fedcover ledger show",
+    ),
+    "size": (
+        "does not take part in sums of so few sites",
+        "Bring more sites, or ask it to lower its least-sum",
+    ),
+    "data": (
+        "cannot read its data, ledger or keys",
+        "On that site: fedcover flower doctor",
+    ),
+    "query": (
+        "was asked for something it cannot answer",
+        "Check that all sites have the same classes and score; the reason is in the site's log",
+    ),
+    "agreement": (
+        "does not agree to this secure sum",
+        "The reason is in the site's log; a run that was interrupted after its sum was opened must "
+        "be repeated with the same sites, or under a new name and with new budget",
+    ),
+    "internal": ("failed", "The reason is in the site's log"),
+}
+
+
+class Refusal(FedcoverError):
+    """A site's refusal, with the code that may travel; the text stays at the site."""
+
+    def __init__(self, code: str, given: str, *, allowed: str, fix: str) -> None:
+        super().__init__(given, allowed=allowed, fix=fix)
+        self.code = code
+
+
+def code_of(error: Exception) -> str:
+    """The word for an error at a site."""
+    if isinstance(error, Refusal):
+        return error.code
+    if isinstance(error, BudgetError):
+        return "budget"
+    if isinstance(error, FileError):
+        return "data"
+    return "query" if isinstance(error, FedcoverError) else "internal"
+
+
+def words(site: str, code: str) -> FedcoverError:
+    """The error that the server shows for a site's code."""
+    what, fix = CODES.get(code, CODES["internal"])
+    return FedcoverError(
+        f"site {site!r} {what} (code {code!r})", allowed="an answer of every site", fix=fix
+    )

@@ -1,0 +1,111 @@
+"""The cryptography, each piece from a library: nothing is invented here.
+
+Key agreement X25519 with HKDF-SHA256, sealing with ChaCha20-Poly1305, masks from the ChaCha20
+keystream (all of `cryptography`), secret shares by Shamir's scheme over GF(2^128) (pycryptodome).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+
+import numpy as np
+from Crypto.Protocol.SecretSharing import Shamir
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from numpy.typing import NDArray
+
+Words = NDArray[np.uint64]
+
+SECRET = 32
+"""Bytes of every key, seed, share and digest."""
+
+BLOCK, NONCE, TAG = 16, 12, 16
+"""Bytes that one polynomial shares, of a nonce, and of an authentication tag."""
+
+
+def joined(*parts: bytes | str) -> bytes:
+    """The parts in one text, each after its length: different parts never make the same text."""
+    texts = [part.encode() if isinstance(part, str) else part for part in parts]
+    return b"".join(len(text).to_bytes(8, "little") + text for text in texts)
+
+
+def digest(*parts: bytes | str) -> bytes:
+    """SHA-256 of the parts; the first one names the purpose."""
+    return hashlib.sha256(joined(*parts)).digest()
+
+
+def new_secret() -> bytes:
+    """32 bytes of the operating system's randomness: a seed, or an X25519 private key."""
+    return os.urandom(SECRET)
+
+
+def public_of(private: bytes) -> bytes:
+    """The X25519 public key of a private one."""
+    return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+
+
+def shared_key(private: bytes, public: bytes, purpose: bytes) -> bytes:
+    """The key that two sites share for one purpose; each finds it from its own private key.
+
+    Only for public keys that `can_share` has passed.
+    """
+    other = X25519PublicKey.from_public_bytes(public)
+    secret = X25519PrivateKey.from_private_bytes(private).exchange(other)
+    return HKDF(SHA256(), SECRET, salt=None, info=purpose).derive(secret)
+
+
+def can_share(public: bytes) -> bool:
+    """Whether secrets can be shared with this public key: a point of small order gives none."""
+    try:
+        X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError:
+        return False
+    return True
+
+
+def seal(key: bytes, text: bytes, context: bytes) -> bytes:
+    """The text encrypted; it opens only with the same key and the same context."""
+    nonce = os.urandom(NONCE)
+    return nonce + ChaCha20Poly1305(key).encrypt(nonce, text, context)
+
+
+def unseal(key: bytes, sealed: bytes, context: bytes) -> bytes | None:
+    """What `seal` was given; None if anything about it was changed."""
+    try:
+        return ChaCha20Poly1305(key).decrypt(sealed[:NONCE], sealed[NONCE:], context)
+    except InvalidTag:
+        return None
+
+
+def mask_words(seed: bytes, count: int) -> Words:
+    """`count` integers modulo 2^64 from the ChaCha20 keystream; a seed is used for one vector."""
+    stream = Cipher(algorithms.ChaCha20(seed, bytes(16)), mode=None).encryptor()
+    return np.frombuffer(stream.update(bytes(8 * count)), dtype="<u8")
+
+
+def split(secret: bytes, threshold: int, count: int) -> list[bytes]:
+    """`count` shares of a secret, of which any `threshold` give it back and fewer say nothing.
+
+    The share at position k belongs to the point k + 1: the point 0 would be the secret itself.
+    """
+    halves = (secret[:BLOCK], secret[BLOCK:])
+    low, high = (Shamir.split(threshold, count, half) for half in halves)
+    return [a + b for (_, a), (_, b) in zip(low, high, strict=True)]
+
+
+def combine(shares: Mapping[int, bytes]) -> bytes:
+    """The secret, from exactly as many shares, by position, as the threshold says.
+
+    Fewer give a wrong secret and no error, so a caller counts them and checks what comes out.
+    """
+    halves = (slice(0, BLOCK), slice(BLOCK, SECRET))
+    return b"".join(
+        Shamir.combine([(position + 1, share[half]) for position, share in shares.items()])
+        for half in halves
+    )

@@ -1,0 +1,137 @@
+"""A federation for tests: every message and every state goes through bytes, as on a network."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from fedcover import securesum
+from fedcover.errors import FedcoverError
+from fedcover.protocols import wire
+from fedcover.protocols.message import Message
+from fedcover.securesum import cards, crypto, messages
+from fedcover.securesum.identity import sign
+
+STAGES = ("keys", "shares", "masked", "agree", "unmask")
+
+
+@cache
+def identity(name):
+    """A key of one kind or the other: both may meet in a federation."""
+    if name[-1] in "13579":
+        return Ed25519PrivateKey.generate()
+    return ec.generate_private_key(ec.SECP384R1())
+
+
+def over_the_wire(message):
+    return wire.decode(wire.encode(message))
+
+
+def changed(message, arrays=None, **numbers):
+    """The message with other arrays or numbers; None takes an array out."""
+    new = {**message.arrays, **(arrays or {})}
+    new = {key: array for key, array in new.items() if array is not None}
+    return Message(message.kind, new, {**message.numbers, **numbers})
+
+
+def flipped(array):
+    """The bytes with one bit changed."""
+    new = array.copy()
+    new[len(new) // 2] ^= 1
+    return new
+
+
+class Federation:
+    """Sites with their states, and a server whose queries a test may look at or change.
+
+    queries : of the present round, by site; stage : its stage; result : the sum, at the end.
+    """
+
+    def __init__(self, count=4, threshold=None, shapes=None, run="november", question=None):
+        self.names = tuple(f"s{k}" for k in range(count))
+        self.roster = {name: identity(name).public_key() for name in self.names}
+        question, shapes = question or Message("sum"), shapes or {"x": (5,)}
+        self.terms = securesum.Terms(run, self.names, shapes, question, threshold)
+        self.states = dict.fromkeys(self.names)
+        self.values = self._random_values()
+        self.gone, self.result = set(), None
+        self.heard = {}  # reply by stage and site
+        self._server = securesum.server(self.terms, self.roster)
+        self.queries = next(self._server)
+
+    def _random_values(self, low=-(2**40), high=2**40):
+        rng = np.random.default_rng(0)
+        shapes = self.terms.shapes.items()
+        return {n: {k: rng.integers(low, high, s) for k, s in shapes} for n in self.names}
+
+    @property
+    def stage(self):
+        return next(iter(self.queries.values())).kind.removeprefix("secure-sum/")
+
+    def answer(self, name, query):
+        """One site's reply; its state is kept."""
+        site = securesum.Participant(name, identity(name), self.roster)
+        reply, self.states[name] = site.answer(
+            over_the_wire(query),
+            self.states[name],
+            lambda terms: Message("sum", self.values[name]),
+        )
+        return over_the_wire(reply)
+
+    def step(self, absent=None, lie=None):
+        """Answers a round, but for those that are gone, and goes on to the next one.
+
+        absent : names by stage, which do not answer from that stage on.
+        lie : (stage, name, reply) -> reply, what a site says instead.
+        """
+        self.gone |= set((absent or {}).get(self.stage, ()))
+        replies = {}
+        for name, query in self.queries.items():
+            if name not in self.gone:
+                reply = self.answer(name, query)
+                self.heard[self.stage, name] = reply
+                replies[name] = lie(self.stage, name, reply) if lie else reply
+        try:
+            self.queries = self._server.send(replies)
+        except StopIteration as done:
+            self.result = done.value
+
+    def to(self, stage, absent=None):
+        """Goes on to a stage and returns its queries, not yet answered."""
+        while self.stage != stage:
+            self.step(absent)
+        return self.queries
+
+    def run(self, absent=None, lie=None):
+        """The server's result."""
+        while self.result is None:
+            self.step(absent, lie)
+        return self.result
+
+    def check(self, sites):
+        """The result is the exact sum of these sites' values."""
+        assert self.result.sites == tuple(sites)
+        assert self.result.arrays.keys() == self.terms.shapes.keys()
+        for key, found in self.result.arrays.items():
+            want = np.sum([self.values[name][key] for name in sites], axis=0)
+            assert (found.dtype, found.shape) == (np.int64, want.shape)
+            assert (found == want).all()
+
+
+def refuses(sites, name, query, match):
+    """The site refuses, its state is as it was, and the honest query is still answered."""
+    before, honest = sites.states[name], sites.queries[name]
+    with pytest.raises(FedcoverError, match=match):
+        sites.answer(name, query)
+    assert sites.states[name] == before
+    sites.answer(name, honest)
+
+
+def signed_card(terms, name, key):
+    """A card that says it is of `name`, signed with some key."""
+    card = cards.new_card(terms, name, *(crypto.new_secret() for _ in range(3)))
+    return messages.to_array(card.to_bytes() + sign(key, cards.card_text(terms, name, card)))

@@ -1,0 +1,173 @@
+"""A site that is broken or lies is left out and named; where that comes too late, the run ends."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedcover import securesum
+from fedcover.errors import FedcoverError
+from fedcover.protocols.message import Message
+from fedcover.securesum import cards, crypto, messages
+from fedcover.securesum.identity import sign
+from tests.securesum.driving import STAGES, Federation, changed, flipped, identity
+
+ARRAYS = {
+    "missing": lambda a: None,
+    "too short": lambda a: a[:-1],
+    "too long": lambda a: np.append(a, a[:1]),
+    "wrong rank": lambda a: a[None],
+    "wrong type": lambda a: a.astype(np.int32),
+    "floats": lambda a: np.full(a.shape, np.nan),
+    "empty": lambda a: a[:0],
+}
+PARTS = [
+    ("keys", "card"),
+    ("shares", "sealed:s0"),
+    ("shares", "digests:s0"),
+    ("masked", "masked"),
+    ("agree", "signature"),
+    ("unmask", "seed:s0"),
+]
+
+
+def lying(stage, key, change, who="s1"):
+    def lie(at, name, reply):
+        if (at, name) != (stage, who):
+            return reply
+        return changed(reply, {key: change(reply.arrays[key])})
+
+    return lie
+
+
+@pytest.mark.parametrize(("stage", "key"), PARTS, ids=[f"{s}-{k}" for s, k in PARTS])
+@pytest.mark.parametrize("lie", ARRAYS)
+def test_impossible_arrays_drop_the_site_and_name_it(stage, key, lie):
+    sites = Federation(4)
+    sites.run(lie=lying(stage, key, ARRAYS[lie]))
+    late = STAGES.index(stage) > STAGES.index("masked")
+    sites.check(sites.names if late else ["s0", "s2", "s3"])
+    assert list(sites.result.missing) == ["s1"]
+    assert sites.result.missing["s1"].startswith(f"answered the stage {stage!r} wrongly")
+
+
+@pytest.mark.parametrize(("stage", "key"), [("agree", "signature"), ("unmask", "seed:s0")])
+def test_false_signatures_and_shares_drop_the_site_and_name_it(stage, key):
+    sites = Federation(4)
+    sites.run(lie=lying(stage, key, flipped))
+    sites.check(sites.names)
+    assert list(sites.result.missing) == ["s1"]
+
+
+def test_a_false_share_of_a_lost_site_is_noticed():
+    sites = Federation(5, threshold=3)
+    sites.run(absent={"masked": ["s4"]}, lie=lying("unmask", "key:s4", flipped))
+    sites.check(["s0", "s1", "s2", "s3"])
+    assert "a false share of 's4'" in sites.result.missing["s1"]
+
+
+def test_too_many_false_shares_end_the_run():
+    def lie(stage, name, reply):
+        one = stage == "unmask" and name in ("s1", "s2")
+        return changed(reply, {"seed:s0": flipped(reply.arrays["seed:s0"])}) if one else reply
+
+    with pytest.raises(FedcoverError, match="2 of 4 sites are left") as e:
+        Federation(4).run(lie=lie)
+    assert "'s1' answered the stage 'unmask' wrongly: a false share of 's0'" in str(e.value)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("version", [0, 2, 1.0, None])
+def test_replies_of_another_version_drop_the_site(stage, version):
+    def lie(at, name, reply):
+        if (at, name) != (stage, "s1"):
+            return reply
+        numbers = {} if version is None else {"version": version}
+        return Message(reply.kind, reply.arrays, numbers)
+
+    sites = Federation(4)
+    sites.run(lie=lie)
+    assert "version" in sites.result.missing["s1"]
+
+
+@pytest.mark.parametrize("kind", ["secure-sum/agree", "secure-sum/", "keys", "unmask", ""])
+def test_replies_of_another_kind_drop_the_site(kind):
+    def lie(stage, name, reply):
+        wrong = stage == "keys" and name == "s1"
+        return Message(kind, reply.arrays, reply.numbers) if wrong else reply
+
+    sites = Federation(4)
+    sites.run(lie=lie)
+    assert list(sites.result.missing) == ["s1"]
+
+
+@pytest.mark.parametrize("count", [4, 6])
+def test_a_copied_public_key_drops_those_who_have_it(count):
+    sites = Federation(count)
+    seen = {}
+
+    def lie(stage, name, reply):
+        seen[name] = reply.arrays.get("card")
+        if (stage, name) != ("keys", "s2"):
+            return reply
+        stolen = cards.Card.of_bytes(seen["s1"].tobytes()[: cards.CARD])
+        signature = sign(identity("s2"), cards.card_text(sites.terms, "s2", stolen))
+        return changed(reply, {"card": messages.to_array(stolen.to_bytes() + signature)})
+
+    if count < 6:
+        with pytest.raises(FedcoverError, match="2 of 4 sites are left after the stage 'keys'"):
+            sites.run(lie=lie)
+        return
+    sites.run(lie=lie)
+    sites.check(["s0", "s3", "s4", "s5"])
+    assert set(sites.result.missing) == {"s1", "s2"}
+
+
+def test_a_useless_public_key_drops_the_site():
+    sites = Federation(4)
+
+    def lie(stage, name, reply):
+        if (stage, name) != ("keys", "s2"):
+            return reply
+        good = cards.Card.of_bytes(reply.arrays["card"].tobytes()[: cards.CARD])
+        weak = cards.Card(bytes(32), good.share_key, good.seed_digest)
+        signature = sign(identity("s2"), cards.card_text(sites.terms, "s2", weak))
+        return changed(reply, {"card": messages.to_array(weak.to_bytes() + signature)})
+
+    sites.run(lie=lie)
+    sites.check(["s0", "s1", "s3"])
+
+
+@pytest.mark.parametrize("absent", [{}, {"masked": ["s2"]}])
+def test_a_dealer_whose_shares_fit_no_secret_is_named(absent, monkeypatch):
+    """Shares that fit their digests and no polynomial: no sum, and never a wrong one."""
+    split = crypto.split
+    sites = Federation(4)
+    sites.to("shares")
+    monkeypatch.setattr(crypto, "split", lambda secret, t, n: split(crypto.new_secret(), t, n))
+    sites.heard["shares", "s2"] = dealt = sites.answer("s2", sites.queries["s2"])
+    monkeypatch.undo()
+
+    def lie(stage, name, reply):
+        return dealt if (stage, name) == ("shares", "s2") else reply
+
+    with pytest.raises(FedcoverError, match="site 's2' dealt shares that do not give back"):
+        sites.run(absent, lie)
+
+
+def test_the_server_needs_the_keys_of_all_it_invites():
+    sites = Federation(3)
+    roster = {name: sites.roster[name] for name in ("s0", "s2")}
+    with pytest.raises(FedcoverError, match=r"no key in the roster for \['s1'\]"):
+        next(securesum.server(sites.terms, roster))
+
+
+def test_replies_of_sites_that_were_not_asked_are_ignored():
+    sites = Federation(4)
+    sites.step(absent={"keys": ["s3"]})
+    assert set(sites.queries) == {"s0", "s1", "s2"}
+    late = sites.answer("s3", sites.terms.query())
+    replies = {n: sites.answer(n, q) for n, q in sites.queries.items()}
+    sites.queries = sites._server.send({**replies, "s3": late, "eve": late})
+    sites.run()
+    sites.check(["s0", "s1", "s2"])

@@ -1,0 +1,143 @@
+"""What a site sends says nothing about its integers.
+
+Every statistical test here fails on right masks with probability 1e-6.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fedcover import securesum
+from fedcover.protocols.message import Message
+from fedcover.securesum import crypto
+from fedcover.securesum.masking import pair_mask
+from fedcover.securesum.state import State
+from tests.securesum.driving import Federation, identity
+
+FALSE_ALARM = 1e-6
+LENGTH = 100_000
+
+INPUTS = {
+    "zeros": np.zeros(LENGTH, dtype=np.int64),
+    "ones": np.full(LENGTH, -1, dtype=np.int64),
+    "counts": np.arange(LENGTH, dtype=np.int64) % 50,
+    "extremes": np.where(np.arange(LENGTH) % 2, np.iinfo(np.int64).max, np.iinfo(np.int64).min),
+}
+
+
+def looks_random(words):
+    """Chi-square of the values of each of the 8 bytes and of each of the 64 bits, and of both over
+    time: 2 × 72 tests, so each may alarm falsely with probability 1e-6 / 144."""
+    words = np.ascontiguousarray(words, dtype="<u8")
+    apart = [words, words[1:] - words[:-1]]  # and neighbours are unrelated
+    for part in apart:
+        octets = part.view(np.uint8).reshape(-1, 8)
+        tables = [np.bincount(column, minlength=256) for column in octets.T]
+        bits = np.unpackbits(octets, axis=1)
+        tables += [np.bincount(column, minlength=2) for column in bits.T]
+        if min(stats.chisquare(table).pvalue for table in tables) < FALSE_ALARM / 144:
+            return False
+    return True
+
+
+def masked_by_s0(x, run="november"):
+    """What s0 sends of the vector x, and what it knew before."""
+    sites = Federation(3, shapes={"x": x.shape}, run=run)
+    for values in sites.values.values():
+        values["x"] = x
+    sites.to("masked")
+    before = State.of_bytes(sites.states["s0"])
+    sites.step()
+    return sites, before, sites.heard["masked", "s0"].arrays["masked"]
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_masked_integers_look_random(name):
+    assert looks_random(masked_by_s0(INPUTS[name])[2])
+
+
+def test_the_test_sees_what_is_not_random():
+    for x in INPUTS.values():
+        assert not looks_random(x.view(np.uint64))
+    rng = np.random.default_rng(0)
+    words = rng.integers(0, 2**64, LENGTH, dtype=np.uint64)
+    assert looks_random(words)
+    assert not looks_random(words & ~np.uint64(1))
+    assert not looks_random(np.where(rng.random(LENGTH) < 0.05, np.uint64(7), words))
+
+
+def test_the_same_input_twice_gives_unrelated_messages():
+    x = INPUTS["counts"]
+    one, two = (masked_by_s0(x, run)[2] for run in ("november", "december"))
+    assert looks_random(one - two)
+    assert looks_random(one ^ two)
+
+
+def test_the_masks_do_not_depend_on_the_integers():
+    """Under the same randomness two messages differ by the integers alone: a one-time pad."""
+    sites = Federation(3, shapes={"x": (LENGTH,)})
+    query = sites.to("masked")["s0"]
+    site = securesum.Participant("s0", identity("s0"), sites.roster)
+    sent = {}
+    for name, x in INPUTS.items():
+        reply, _ = site.answer(query, sites.states["s0"], lambda _, x=x: Message("sum", {"x": x}))
+        sent[name] = reply.arrays["masked"]
+    for name, x in INPUTS.items():
+        assert (sent[name] - sent["zeros"] == x.view(np.uint64)).all()
+        assert reply.arrays.keys() == {"masked"}
+        for other in INPUTS.keys() - {name}:
+            assert (sent[name] != sent[other]).any()
+
+
+def test_no_part_of_other_messages_depends_on_the_integers():
+    """Before the masked integers the site does not look at them, afterwards it has none."""
+    sites = Federation(3)
+    site = securesum.Participant("s0", identity("s0"), sites.roster)
+
+    def nothing(terms):
+        raise AssertionError("looked at the data")
+
+    for stage in ("keys", "shares", "agree", "unmask"):
+        query = sites.to(stage)["s0"]
+        site.answer(query, sites.states["s0"], nothing)
+
+
+def test_a_late_vector_stays_hidden_when_the_site_counts_as_dropped_out():
+    """Double masking: with the pair masks known, the self-mask still hides the vector."""
+    sites, before, masked = masked_by_s0(INPUTS["counts"])
+    for other in ("s1", "s2"):
+        public = before.cards[other].mask_key
+        masked = masked - pair_mask(sites.terms, "s0", other, before.mask_key, public)
+    assert looks_random(masked)
+    bare = masked - crypto.mask_words(before.seed, LENGTH)
+    assert (bare == INPUTS["counts"].view(np.uint64)).all()
+
+
+def test_a_survivor_stays_hidden_when_its_self_mask_is_known():
+    """And the other way round: the pair masks hide each vector, only the sum is left."""
+    _, before, masked = masked_by_s0(INPUTS["counts"])
+    assert looks_random(masked - crypto.mask_words(before.seed, LENGTH))
+
+
+def test_each_pair_has_a_mask_of_its_own_that_cancels():
+    sites = Federation(4, shapes={"x": (LENGTH,)})
+    sites.to("masked")
+    known = {name: State.of_bytes(sites.states[name]) for name in sites.names}
+    masks = []
+    for a in sites.names:
+        for b in sites.names:
+            if a < b:
+                there, back = (
+                    pair_mask(sites.terms, x, y, known[x].mask_key, known[y].cards[y].mask_key)
+                    for x, y in ((a, b), (b, a))
+                )
+                assert not (there + back).any()
+                masks.append(there)
+    public, private = known["s1"].cards["s1"].mask_key, known["s0"].mask_key
+    other = Federation(4, shapes={"x": (LENGTH,)}, run="december").terms
+    masks.append(pair_mask(other, "s0", "s1", private, public))
+    masks.append(pair_mask(sites.terms, "s0", "s2", private, public))  # another name, the same key
+    for k, one in enumerate(masks):
+        assert all(looks_random(one - other) for other in masks[:k])
