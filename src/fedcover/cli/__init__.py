@@ -13,10 +13,13 @@ import fedcover
 from fedcover.cli.audit import audit
 from fedcover.cli.bounds import bounds
 from fedcover.cli.calibrate import calibrate
+from fedcover.cli.collect import collect
 from fedcover.cli.common import err, out
 from fedcover.cli.demo import demo
 from fedcover.cli.evaluate import evaluate
 from fedcover.cli.ledger import ledger_app
+from fedcover.cli.merge import merge
+from fedcover.cli.personalise import personalise
 from fedcover.cli.predict import predict
 from fedcover.cli.privacy import privacy
 from fedcover.errors import FedcoverError, FedcoverWarning, FileError
@@ -27,7 +30,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, calibrate, predict, evaluate, bounds, privacy, audit):
+for command in (
+    demo, calibrate, collect, merge, personalise, predict, evaluate, bounds, privacy, audit,
+):  # fmt: skip
     app.command()(command)
 app.add_typer(ledger_app, name="ledger")
 

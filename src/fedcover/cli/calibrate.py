@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,21 +16,28 @@ from rich.text import Text
 import fedcover as fc
 from fedcover.cli.common import (
     Alpha,
+    Delta,
+    Epsilon,
     Files,
     Logits,
+    Relation,
     ScoreName,
     ScoreOption,
     Seed,
     Temperature,
+    Unit,
+    View,
     error_rates,
     known_target,
     make,
     out,
+    privacy_budget,
     read_sites,
+    shown_once,
     site_files,
     site_name,
 )
-from fedcover.errors import FedcoverError, FedcoverWarning
+from fedcover.errors import FedcoverError
 from fedcover.writing import output_folder, unwritable
 
 METHODS: dict[str, type[Any]] = {
@@ -39,14 +45,18 @@ METHODS: dict[str, type[Any]] = {
     "local": fc.methods.Local,
     "pooled": fc.methods.Pooled,
     "estimated-weights": fc.methods.EstimatedWeights,
+    "sketch": fc.methods.Sketch,
 }
+
+AUTO = "auto"
+"""What leaves the choice between the sketch and DP-FedCP to predicted error and cost."""
 
 
 def calibrate(
     files: Files,
     out_dir: Annotated[Path, typer.Option("--out", help="Folder for the calibrations.")],
     alpha: Alpha = [0.1],  # noqa: B006 (typer copies it)
-    method: Annotated[str, typer.Option(help=" or ".join(METHODS))] = "dp-fedcp",
+    method: Annotated[str, typer.Option(help=" or ".join((*METHODS, AUTO)))] = "dp-fedcp",
     option: Annotated[
         list[str] | None, typer.Option(help="Option of the method, such as subsample=true.")
     ] = None,
@@ -57,20 +67,17 @@ def calibrate(
     score_option: ScoreOption = None,
     logits: Logits = False,
     temperature: Temperature = 1.0,
-    epsilon: Annotated[
-        float | None, typer.Option(help="Privacy budget ε of the run; default no privacy.")
-    ] = None,
-    delta: Annotated[float, typer.Option(help="δ of the privacy budget.")] = 1e-5,
-    relation: Annotated[str, typer.Option(help="Neighbours: replace or add-remove.")] = "replace",
-    view: Annotated[str, typer.Option(help="Who looks: server or secure-sum.")] = "server",
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    unit: Unit = None,
+    relation: Relation = None,
+    view: View = None,
     seed: Seed = None,
 ) -> None:
     """Calibrate every site of a federation from files; writes one .json per target."""
     error_rates(alpha)
-    privacy = None
-    if epsilon is not None:
-        privacy = fc.Privacy(epsilon, delta, relation=relation, view=view)
-    chosen = make(METHODS, method, option, "method")
+    privacy = privacy_budget(epsilon, delta, unit, relation, view)
+    chosen = _method(method, option)
     output_folder(out_dir)
     files = site_files(files)
     known = [site_name(f) for f in files]
@@ -82,7 +89,8 @@ def calibrate(
         out_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise unwritable(out_dir, error) from None
-    table = Table(title=f"{chosen.label}: {len(sites)} sites, α = {_levels(alpha)}")
+    first = next(iter(cals.values()))
+    table = Table(title=f"{first.method}: {len(sites)} sites, α = {_levels(alpha)}")
     for heading in ("target", "own/all", "worth", "thresholds", "rounds", "sent", "received"):
         justify: Any = "left" if heading == "target" else "right"
         table.add_column(heading, justify=justify, no_wrap=heading != "target")
@@ -105,12 +113,24 @@ def calibrate(
     for note in dict.fromkeys(note for cal in cals.values() for note in cal.notes):
         out.print(Text.assemble(("Note: ", "yellow"), note))
     out.print(Text(f"One calibration file per target is in {out_dir}."))
-    out.print(f"Promise: {chosen.guarantee}.")
-    first = next(iter(cals.values()))
+    out.print(f"Promise: {_promise(list(cals.values()))}.")
     if first.privacy is None:
         out.print(f"What left the sites: {first.reveals}. Differential privacy: none.")
     else:
         out.print(f"Privacy: {first.reveals}", highlight=False)
+
+
+def _method(name: str, option: list[str] | None) -> Any:
+    """A method object, or the word that leaves the choice open."""
+    if name.lower() != AUTO:
+        return make({**METHODS, AUTO: None}, name, option, "method")
+    if option:
+        raise FedcoverError(
+            f"option {option[0]!r} of method {AUTO}",
+            allowed="no option, because the method is yet to be chosen",
+            fix="Name the method with --method sketch or --method dp-fedcp",
+        )
+    return AUTO
 
 
 def _calibrations(
@@ -123,14 +143,19 @@ def _calibrations(
 ) -> dict[str, fc.Calibration]:
     """The calibrations; warnings that come back as notes are shown once, as notes."""
     engine = fc.engines.InProcess(progress=sys.stderr.isatty())
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", FedcoverWarning)
-        cals = fc.calibrate(sites, alpha, method, targets, privacy, engine, seed)
-    notes = {note for cal in cals.values() for note in cal.notes}
-    for warning in caught:
-        if str(warning.message) not in notes:
-            warnings.warn(warning.message, warning.category, stacklevel=2)
-    return cals
+    return shown_once(
+        lambda: fc.calibrate(sites, alpha, method, targets, privacy, engine, seed),
+        lambda cals: (note for cal in cals.values() for note in cal.notes),
+    )
+
+
+def _promise(cals: list[fc.Calibration]) -> str:
+    """What all targets are promised; errors that differ between them are in their files."""
+    promises = {cal.guarantee for cal in cals}
+    if len(promises) == 1:
+        return promises.pop()
+    common = next(iter(promises)).partition("; coverage")[0]
+    return f"{common}; the file of each target states its own errors"
 
 
 def _levels(alpha: list[float]) -> str:

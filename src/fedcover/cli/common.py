@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from glob import glob
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -14,11 +15,13 @@ from rich.text import Text
 
 import fedcover as fc
 from fedcover import checks
-from fedcover.errors import FedcoverError, FileError
+from fedcover.errors import FedcoverError, FedcoverWarning, FileError
 from fedcover.files import SUFFIXES, ModelOutputs, open_outputs
 from fedcover.inputs import listed
 
 out, err = Console(), Console(stderr=True)
+
+T = TypeVar("T")
 
 Files = Annotated[list[Path], typer.Argument(help="Site files: .npz, .csv or .parquet.")]
 Alpha = Annotated[list[float], typer.Option(help="Error rate α; give it several times for more.")]
@@ -36,6 +39,37 @@ PredictSeed = Annotated[
         "so the same seed gives it the same set in every run."
     ),
 ]
+
+Epsilon = Annotated[
+    float | None, typer.Option(help="Privacy budget ε of the run; default no privacy.")
+]
+Delta = Annotated[float | None, typer.Option(help="δ of the privacy budget; default 1e-5.")]
+Unit = Annotated[str | None, typer.Option(help="What is protected: record (the default), or site.")]
+Relation = Annotated[
+    str | None, typer.Option(help="Neighbours: replace (the default), or add-remove.")
+]
+View = Annotated[str | None, typer.Option(help="Who looks: server (the default), or secure-sum.")]
+
+
+def privacy_budget(
+    epsilon: float | None,
+    delta: float | None,
+    unit: str | None,
+    relation: str | None,
+    view: str | None,
+) -> fc.Privacy | None:
+    """The budget asked for, or None; a part of one without ε would protect nothing."""
+    parts = {"delta": delta, "unit": unit, "relation": relation, "view": view}
+    given = {name: value for name, value in parts.items() if value is not None}
+    if epsilon is None:
+        if given:
+            raise FedcoverError(
+                f"--{next(iter(given))} without --epsilon",
+                allowed="the options of privacy with a budget ε",
+                fix="Give --epsilon 2, for example; without it nothing is protected",
+            )
+        return None
+    return fc.Privacy(epsilon, **{"delta": 1e-5, **given})  # type: ignore[arg-type]
 
 
 def error_rates(alpha: float | Sequence[float]) -> tuple[float, ...]:
@@ -100,12 +134,17 @@ def read_sites(
     temperature: float,
     seed: int | None,
 ) -> list[fc.Site]:
-    kinds = {name.lower(): kind for name, kind in fc.scores.ALL.items()}
-    chosen = make(kinds, score, score_option, "score")
+    chosen = score_named(score, score_option)
     return [
         fc.Site.from_file(f, None, chosen, seed, logits=logits, temperature=temperature)
         for f in files
     ]
+
+
+def score_named(name: str, options: list[str] | None) -> fc.scores.Score:
+    """A score function by its name on the command line."""
+    kinds = {name.lower(): kind for name, kind in fc.scores.ALL.items()}
+    return make(kinds, name, options, "score")
 
 
 def make(kinds: dict[str, Any], name: str, options: list[str] | None, what: str) -> Any:
@@ -125,6 +164,12 @@ def make(kinds: dict[str, Any], name: str, options: list[str] | None, what: str)
                 allowed=", ".join(f"{k}=…" for k in allowed) or "no option",
                 fix="Write it as key=value",
             )
+        if key in values:
+            raise FedcoverError(
+                f"option {key!r} of {what} {name} is given twice",
+                allowed="each option once",
+                fix="Remove one of them",
+            )
         values[key] = _value(value)
     return kind(**values)
 
@@ -133,6 +178,8 @@ def _value(text: str) -> Any:
     words = {"true": True, "false": False, "none": None}
     if text.lower() in words:
         return words[text.lower()]
+    if "," in text:
+        return [_value(part.strip()) for part in text.split(",")]
     for kind in (int, float):
         try:
             return kind(text)
@@ -149,6 +196,18 @@ def _is_number(text: str) -> bool:
     return True
 
 
+def shown_once(work: Callable[[], T], notes: Callable[[T], Iterable[str]]) -> T:
+    """The result of some work; warnings that come back among its notes are not shown twice."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", FedcoverWarning)
+        done = work()
+    known = set(notes(done))
+    for warning in caught:
+        if str(warning.message) not in known:
+            warnings.warn(warning.message, warning.category, stacklevel=2)
+    return done
+
+
 def load_calibration(calibration: Path, data: Path) -> fc.Calibration:
     """The calibration of `predict` and `evaluate`; the two arguments are easily swapped."""
     if calibration.suffix.lower() in SUFFIXES:
@@ -156,27 +215,32 @@ def load_calibration(calibration: Path, data: Path) -> fc.Calibration:
         raise FedcoverError(
             f"the first argument is {calibration}",
             allowed="a calibration (.json) first, then the model outputs",
-            fix="Swap the two" if swapped else "Give the .json that `fedcover calibrate` wrote",
+            fix="Swap the two"
+            if swapped
+            else "Give the .json that `fedcover calibrate` or `personalise` wrote",
         )
     return fc.Calibration.load(calibration)
 
 
-def outputs_for(cal: fc.Calibration, path: Path, logits: bool, labels: bool = True) -> ModelOutputs:
-    """Model outputs that fit a calibration: logits where it used a temperature, its classes."""
+def outputs_for(
+    made: fc.Calibration | fc.SketchResult, path: Path, logits: bool, labels: bool = True
+) -> ModelOutputs:
+    """Model outputs that fit a calibration or a sketch: logits where it used a temperature."""
+    what = "calibration" if isinstance(made, fc.Calibration) else "sketch"
     raw = open_outputs(path, logits=logits, labels=labels)
-    if cal.temperature != 1 and not raw.holds_logits:
+    if made.temperature != 1 and not raw.holds_logits:
         raise FedcoverError(
-            f"{path} holds probabilities, and the calibration divided logits by its temperature "
-            f"{cal.temperature:g}",
+            f"{path} holds probabilities, and the {what} divided logits by its temperature "
+            f"{made.temperature:g}",
             allowed="logits, from which the same probabilities are made again",
             fix="Save the logits (the array 'logits' in npz, --logits for csv and parquet), or "
             "calibrate with probabilities",
         )
-    table = raw.checked(cal.temperature, cal.label_names)
-    if cal.label_names and table.label_names and cal.label_names != table.label_names:
+    table = raw.checked(made.temperature, made.label_names)
+    if made.label_names and table.label_names and made.label_names != table.label_names:
         raise FedcoverError(
             f"{path} names its classes {listed(table.label_names, 6)}",
-            allowed=f"the classes of the calibration: {listed(cal.label_names, 6)}",
-            fix="Order and name the class columns as at calibration",
+            allowed=f"the classes of the {what}: {listed(made.label_names, 6)}",
+            fix=f"Order and name the class columns as in the {what}",
         )
     return table

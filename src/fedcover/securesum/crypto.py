@@ -95,7 +95,7 @@ def split(secret: bytes, threshold: int, count: int) -> list[bytes]:
     The share at position k belongs to the point k + 1: the point 0 would be the secret itself.
     """
     halves = (secret[:BLOCK], secret[BLOCK:])
-    low, high = (Shamir.split(threshold, count, half) for half in halves)
+    low, high = (Shamir.split(threshold, count, half, False) for half in halves)
     return [a + b for (_, a), (_, b) in zip(low, high, strict=True)]
 
 
@@ -106,6 +106,6 @@ def combine(shares: Mapping[int, bytes]) -> bytes:
     """
     halves = (slice(0, BLOCK), slice(BLOCK, SECRET))
     return b"".join(
-        Shamir.combine([(position + 1, share[half]) for position, share in shares.items()])
+        Shamir.combine([(position + 1, share[half]) for position, share in shares.items()], False)
         for half in halves
     )
