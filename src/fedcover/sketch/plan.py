@@ -30,6 +30,9 @@ TOO_NOISY = 0.02
 MOST_GROUPS = 20
 """Groups that are learned; more would be as noisy as labels, fewer would mix unlike ones."""
 
+END_BINS = 40
+"""Bins without noise inside the first and the last of the even ones."""
+
 FEWEST_BINS, MOST_NOISY_BINS = 5, 64
 """Bins with noise."""
 
@@ -149,17 +152,28 @@ def predicted_error(bins: int, noise: float) -> float:
 
 def least_error(noise: float) -> float:
     """Coverage error to expect of the best number of bins."""
-    return min(predicted_error(b, noise) for b in range(FEWEST_BINS, MOST_NOISY_BINS + 1))
+    return min(predicted_error(b, noise) for b in range(END_BINS = 40
+"""Bins without noise inside the first and the last of the even ones."""
+
+FEWEST_BINS, MOST_NOISY_BINS + 1))
 
 
 def exact_edges(rows: int) -> tuple[float, ...]:
-    """Bins without noise: as many as give thresholds to 1e-3, unless the table gets too large."""
+    """Bins without noise: as many as give thresholds to 1e-3, unless the table gets too large.
+
+    Scores crowd at the ends of [0, 1], where 1e-3 is coarse: more edges follow there, each distance
+    to the end four fifths of the one before, down to 1e-7.
+    """
     bins = int(np.clip(MOST_CELLS // rows, 64, EXACT_BINS))
-    return tuple((np.arange(bins + 1) / bins).tolist())
+    ends = np.geomspace(1e-7, 1 / bins, END_BINS, endpoint=False)
+    return tuple(np.unique(np.concatenate([np.arange(bins + 1) / bins, ends, 1 - ends])).tolist())
 
 
 def noisy_edges(noise: float, warp: str, stops: tuple[float, ...]) -> tuple[float, ...]:
     """Bins with the least predicted error; `stops` are α above whose quantile an edge is needed."""
-    bins = min(range(FEWEST_BINS, MOST_NOISY_BINS + 1), key=lambda b: predicted_error(b, noise))
+    bins = min(range(END_BINS = 40
+"""Bins without noise inside the first and the last of the even ones."""
+
+FEWEST_BINS, MOST_NOISY_BINS + 1), key=lambda b: predicted_error(b, noise))
     extra = from_even(np.array([1 - a / 2 for a in stops]), warp)
     return tuple(np.unique(np.append(even_edges(bins, warp), extra)).tolist())

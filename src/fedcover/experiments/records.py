@@ -1,0 +1,117 @@
+"""Results as one table: a parquet file that carries settings, versions and seeds with it."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcover.errors import FedcoverError, FileError
+from fedcover.experiments.study import Row
+
+KEY = b"fedcover"
+"""Under which the facts stand in the file's metadata."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """Rows of all repetitions, by column, with the facts of the run.
+
+    Attributes
+    ----------
+    columns
+        Equally long arrays by name.
+    facts
+        Experiment, settings, seed, repetitions, versions.
+    """
+
+    columns: dict[str, NDArray[Any]]
+    facts: dict[str, Any]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+    @property
+    def repetitions(self) -> int:
+        return int(self.facts["repetitions"])
+
+    def where(self, **wanted: Any) -> Results:
+        """The rows whose columns have these values."""
+        keep = np.ones(len(self), dtype=bool)
+        for name, value in wanted.items():
+            keep &= self.columns[name] == value
+        return Results({n: c[keep] for n, c in self.columns.items()}, self.facts)
+
+    def values(self, column: str, **wanted: Any) -> NDArray[Any]:
+        """A column of those rows."""
+        return self.where(**wanted).columns[column]
+
+    def kinds(self, column: str) -> list[Any]:
+        """The different values of a column, in order of appearance."""
+        return list(dict.fromkeys(self.columns[column].tolist()))
+
+
+def of_rows(rows: Sequence[Row], facts: dict[str, Any]) -> Results:
+    """Results from rows, all with the same columns."""
+    if not rows:
+        raise FedcoverError("no rows", allowed="at least one repetition", fix="Repeat it")
+    names = list(rows[0])
+    return Results({n: np.array([row[n] for row in rows]) for n in names}, facts)
+
+
+def versions() -> dict[str, str]:
+    """What the results were computed with."""
+    packages = ("fedcover", "numpy", "scipy", "numba", "dp-accounting")
+    return {"python": platform.python_version(), **{p: version(p) for p in packages}}
+
+
+def save(results: Results, path: Path) -> None:
+    """Write the table."""
+    parquet, arrow = _pyarrow()
+    table = arrow.table({n: arrow.array(c.tolist()) for n, c in results.columns.items()})
+    meta = {KEY: json.dumps(results.facts, sort_keys=True).encode()}
+    part = path.with_name(path.name + ".part")
+    parquet.write_table(table.replace_schema_metadata(meta), part)
+    part.replace(path)
+
+
+def load(path: Path) -> Results:
+    """Read what `save` wrote."""
+    parquet, arrow = _pyarrow()
+    try:
+        table = parquet.read_table(path)
+        facts = json.loads((table.schema.metadata or {})[KEY])
+    except (OSError, KeyError, ValueError, arrow.ArrowException):
+        raise FileError(
+            f"{path} is not a results table of fedcover",
+            allowed="a .parquet file written by fedcover reproduce",
+            fix="Run the experiment again",
+        ) from None
+    return Results({n: np.array(table[n].to_pylist()) for n in table.column_names}, facts)
+
+
+def joined(parts: Iterable[Results], facts: dict[str, Any]) -> Results:
+    """Several tables as one, in order."""
+    tables = list(parts)
+    names = tables[0].columns
+    return Results({n: np.concatenate([t.columns[n] for t in tables]) for n in names}, facts)
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ModuleNotFoundError:
+        raise FedcoverError(
+            "results are kept as parquet tables, and pyarrow is not installed",
+            allowed="fedcover with the extra reproduce",
+            fix="pip install 'fedcover[reproduce]'",
+        ) from None
+    return parquet, pyarrow

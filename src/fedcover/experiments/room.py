@@ -1,0 +1,183 @@
+"""The engine room: repetitions over the cores of this machine or over Ray, resumable.
+
+Repetition r depends on the seed and on r alone, and rows are put in order at the end: the table is
+the same for any number of workers. Finished chunks of repetitions lie beside the result until it is
+complete, so an interrupted run goes on where it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedcover import checks
+from fedcover.errors import FedcoverError, FedcoverWarning
+from fedcover.experiments import records
+from fedcover.experiments.bytes import seeded_noise
+from fedcover.experiments.records import Results
+from fedcover.experiments.study import Row, Study
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+CHUNKS = 40
+"""About how many parts a run is cut into: what an interruption can cost, and progress steps."""
+
+
+def run(
+    study: Study,
+    folder: Path,
+    repetitions: int,
+    seed: int = 0,
+    workers: int | None = None,
+    ray: bool = False,
+    tell: Callable[[int], None] = lambda done: None,
+) -> Results:
+    """All repetitions of a study; kept as NAME.parquet in the folder.
+
+    Parameters
+    ----------
+    study
+        The experiment.
+    folder
+        Where results go; those of the same run that are already there are used.
+    repetitions, seed
+        How often, and the seed of everything random.
+    workers
+        Processes; default as many as there are cores.
+    ray
+        Send chunks to a Ray cluster instead of to processes of this machine.
+    tell
+        Called with the number of repetitions done, after each chunk.
+    """
+    checks.whole(repetitions, "repetitions", 1)
+    workers = checks.whole(workers or os.cpu_count() or 1, "workers", 1)
+    facts = {
+        "experiment": study.name,
+        "settings": study.settings(),
+        "seed": seed,
+        "repetitions": repetitions,
+    }
+    mark = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
+    path = folder / f"{study.name}.parquet"
+    if path.exists() and (old := records.load(path)).facts.get("mark") == mark:
+        tell(repetitions)
+        return old
+    parts = folder / f"{study.name}-{mark}.parts"
+    parts.mkdir(parents=True, exist_ok=True)
+    size = max(1, -(-repetitions // CHUNKS))
+    chunks = [range(a, min(a + size, repetitions)) for a in range(0, repetitions, size)]
+    missing = [c for c in chunks if not _part(parts, c).exists()]
+    done = repetitions - sum(len(c) for c in missing)
+    tell(done)
+    for chunk, rows in _computed(study, seed, missing, workers, ray):
+        records.save(records.of_rows(rows, {}), _part(parts, chunk))
+        done += len(chunk)
+        tell(done)
+    facts |= {"mark": mark, "versions": records.versions()}
+    results = records.joined((records.load(_part(parts, c)) for c in chunks), facts)
+    records.save(results, path)
+    for c in chunks:
+        _part(parts, c).unlink()
+    parts.rmdir()
+    return results
+
+
+def _part(parts: Path, chunk: range) -> Path:
+    return parts / f"{chunk.start}-{chunk.stop}.parquet"
+
+
+def _computed(
+    study: Study, seed: int, chunks: Sequence[range], workers: int, ray: bool
+) -> Iterator[tuple[range, list[Row]]]:
+    """Chunks with their rows, in the order in which they are done."""
+    if ray:
+        yield from _on_ray(study, seed, chunks)
+    elif workers == 1 or len(chunks) <= 1:
+        for chunk in chunks:
+            yield chunk, _rows(study, seed, chunk)
+    else:
+        # "spawn": threads of numba and BLAS do not survive a fork.
+        context = get_context("spawn")
+        with ProcessPoolExecutor(workers, mp_context=context, initializer=_one_thread) as pool:
+            jobs = {pool.submit(_rows, study, seed, chunk): chunk for chunk in chunks}
+            try:
+                for job in as_completed(jobs):
+                    yield jobs[job], job.result()
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+
+def _on_ray(study: Study, seed: int, chunks: Sequence[range]) -> Iterator[tuple[range, list[Row]]]:
+    try:
+        import ray
+    except ModuleNotFoundError:
+        raise FedcoverError(
+            "ray is asked for and not installed",
+            allowed="ray with the extra flower, or the cores of this machine",
+            fix="pip install 'fedcover[flower]'",
+        ) from None
+    ray.init(ignore_reinit_error=True, logging_level=40, include_dashboard=False)
+    task = ray.remote(_rows)
+    jobs = {task.remote(study, seed, chunk): chunk for chunk in chunks}
+    waiting = list(jobs)
+    while waiting:
+        (ready, *_), waiting = ray.wait(waiting)
+        yield jobs[ready], ray.get(ready)
+
+
+def _rows(study: Study, seed: int, chunk: range) -> list[Row]:
+    """The rows of some repetitions, in order."""
+    out: list[Row] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FedcoverWarning)  # small sites are part of the experiment
+        for r in chunk:
+            with seeded_noise(seed, r):
+                rows = study.repetition(seed, r)
+            out += [{"repetition": r, **row} for row in rows]
+    return out
+
+
+def _one_thread() -> None:
+    """Each process is one worker: more threads would only get in each other's way."""
+    import numba
+
+    numba.set_num_threads(1)
+    os.environ["OMP_NUM_THREADS"] = "1"
+
+
+@contextmanager
+def bar(show: bool) -> Iterator[Progress | None]:
+    """A progress bar with the time left."""
+    if not show:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns: tuple[Any, ...] = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("repetitions"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        yield progress
