@@ -152,10 +152,7 @@ def predicted_error(bins: int, noise: float) -> float:
 
 def least_error(noise: float) -> float:
     """Coverage error to expect of the best number of bins."""
-    return min(predicted_error(b, noise) for b in range(END_BINS = 40
-"""Bins without noise inside the first and the last of the even ones."""
-
-FEWEST_BINS, MOST_NOISY_BINS + 1))
+    return min(predicted_error(b, noise) for b in range(FEWEST_BINS, MOST_NOISY_BINS + 1))
 
 
 def exact_edges(rows: int) -> tuple[float, ...]:
@@ -171,9 +168,6 @@ def exact_edges(rows: int) -> tuple[float, ...]:
 
 def noisy_edges(noise: float, warp: str, stops: tuple[float, ...]) -> tuple[float, ...]:
     """Bins with the least predicted error; `stops` are α above whose quantile an edge is needed."""
-    bins = min(range(END_BINS = 40
-"""Bins without noise inside the first and the last of the even ones."""
-
-FEWEST_BINS, MOST_NOISY_BINS + 1), key=lambda b: predicted_error(b, noise))
+    bins = min(range(FEWEST_BINS, MOST_NOISY_BINS + 1), key=lambda b: predicted_error(b, noise))
     extra = from_even(np.array([1 - a / 2 for a in stops]), warp)
     return tuple(np.unique(np.append(even_edges(bins, warp), extra)).tolist())
