@@ -1,0 +1,94 @@
+"""`fedcover reproduce`: the paper's experiments."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from fedcover import checks
+from fedcover.cli.common import out
+from fedcover.errors import FedcoverError
+from fedcover.writing import output_folder, unwritable
+
+NAMES = ("simulated", "cifar10", "imagenet", "shift", "privacy", "theory")
+
+
+def reproduce(
+    what: Annotated[str, typer.Argument(help="all, or one of: " + ", ".join(NAMES))] = "all",
+    out_dir: Annotated[Path, typer.Option("--out", help="Folder for the report.")] = Path("report"),
+    quick: Annotated[bool, typer.Option("--quick", help="Few repetitions: a first look.")] = False,
+    repetitions: Annotated[
+        int | None, typer.Option(help="Repetitions; default as in the paper or more.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    workers: Annotated[int | None, typer.Option(help="Processes; default all cores.")] = None,
+    ray: Annotated[bool, typer.Option("--ray", help="Send repetitions to a Ray cluster.")] = False,
+    logits: Annotated[
+        Path | None,
+        typer.Option(help="Your own logits file for cifar10, imagenet, shift or privacy."),
+    ] = None,
+    redraw: Annotated[
+        bool, typer.Option("--redraw", help="Only draw again from the tables in the folder.")
+    ] = False,
+) -> None:
+    """Repeat the paper's experiments; writes tables, figures and an HTML report."""
+    from fedcover.experiments import pages, records, room
+    from fedcover.experiments.catalogue import studies
+
+    checks.choice(what, "experiment", ["all", *NAMES])
+    if repetitions is not None:
+        checks.whole(repetitions, "repetitions", 2)
+    output_folder(out_dir)
+    chosen = studies(NAMES if what == "all" else (what,), logits)
+    try:
+        out_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(out_dir, error) from None
+    command = "fedcover " + " ".join(sys.argv[1:])
+    done, agreements = [], {}
+    with room.bar(sys.stderr.isatty()) as bar:
+        for study in chosen:
+            count = repetitions or (study.quick if quick else study.repetitions)
+            if redraw:
+                results = _existing(records, out_dir / f"{study.name}.parquet")
+            else:
+                line = bar.add_task(study.name, total=count) if bar else None
+
+                def tell(n: int, line: Any = line) -> None:
+                    if bar and line is not None:
+                        bar.update(line, completed=n)
+
+                results = room.run(study, out_dir, count, seed, workers, ray, tell)
+            agreements[study.name] = pages.write_study(study, results, out_dir, command)
+            done.append((study, results))
+    if what == "all":
+        pages.write_all(done, agreements, out_dir, command)
+    _show(agreements)
+    page = "index.html" if what == "all" else f"{what}.html"
+    out.print(Text(f"The report is {out_dir / page}; tables (.parquet) and figures lie beside it."))
+
+
+def _existing(records: Any, path: Path) -> Any:
+    if not path.exists():
+        raise FedcoverError(
+            f"{path} does not exist",
+            allowed="--redraw where the experiment has been run",
+            fix="Leave --redraw out",
+        )
+    return records.load(path)
+
+
+def _show(agreements: dict[str, Any]) -> None:
+    table = Table(title="The paper, by eye, and here")
+    for heading in ("experiment", "quantity", "paper", "here", "difference", "band", ""):
+        table.add_column(heading, overflow="fold")
+    for name, rows in agreements.items():
+        for a in rows:
+            mark = "[green]✓[/green]" if a.agrees else "[yellow]✗[/yellow]"
+            table.add_row(name, a.what, a.paper, a.ours, a.difference, a.band, mark)
+    out.print(table)

@@ -1,0 +1,183 @@
+"""Figures of the experiments: histograms, violins, lines and points, readable in grey."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from fedcover.report import style
+from fedcover.report.style import BLUE, GREEN, GRID, INK, MUTED, ORANGE, PAPER
+
+Float64 = NDArray[np.float64]
+
+LOOKS = (
+    (BLUE, "-", "o"),
+    (ORANGE, "--", "s"),
+    (GREEN, "-.", "^"),
+    (INK, ":", "D"),
+    (MUTED, (0, (5, 1)), "v"),
+    (BLUE, (0, (1, 1)), "P"),
+)
+"""Colour, line and marker of the first, second, … thing drawn; told apart without colour too."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A curve with an optional band: x, y, and low and high around y."""
+
+    x: Float64
+    y: Float64
+    low: Float64 | None = None
+    high: Float64 | None = None
+
+
+@style.styled
+def violins(
+    groups: Mapping[str, Mapping[str, Float64]],
+    target: float | None,
+    xlabel: str,
+    ylabel: str,
+    *,
+    width: float = style.WIDE,
+    bottom: float | None = None,
+) -> Figure:
+    """Distributions side by side: one group of violins per name, one violin per method in it.
+
+    White mark: median; thick bar: middle half.
+    """
+    names = list(groups)
+    kinds = list(dict.fromkeys(k for g in groups.values() for k in g))
+    narrow = width <= style.NARROW
+    figure = Figure(figsize=(width, 3.4 if not narrow else 3.6))
+    axes = figure.subplots()
+    step = 0.8 / len(kinds)
+    for k, kind in enumerate(kinds):
+        colour = LOOKS[k % len(LOOKS)][0]
+        values = [g[kind] for g in groups.values() if kind in g]
+        place = [
+            i + (k - (len(kinds) - 1) / 2) * step for i, g in enumerate(names) if kind in groups[g]
+        ]
+        _violin(axes, values, place, step * 0.9, colour, k)
+        axes.plot([], [], color=colour, lw=6, alpha=0.35 + 0.15 * (k % 3), label=kind)
+    if target is not None:
+        axes.axhline(target, color=MUTED, lw=1, ls="--", zorder=1)
+    axes.set_xticks(range(len(names)), names)
+    axes.tick_params(axis="x", labelsize=8 if not narrow else 7)
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
+    if bottom is not None:
+        axes.set_ylim(bottom=bottom)
+    axes.grid(axis="y")
+    if len(kinds) > 1:
+        axes.legend(loc="lower left", ncols=1 if narrow else 3, fontsize=7.5)
+    return figure
+
+
+def _violin(
+    axes: Axes, values: Sequence[Float64], place: Sequence[float], width: float, colour: str, k: int
+) -> None:
+    spread = [v if np.ptp(v) > 1e-9 else v + np.linspace(-1e-6, 1e-6, len(v)) for v in values]
+    parts = axes.violinplot(spread, positions=place, widths=width, showextrema=False)
+    for body in parts["bodies"]:  # type: ignore[attr-defined]
+        body.set_facecolor(colour)
+        body.set_edgecolor(colour)
+        body.set_alpha(0.35 + 0.15 * (k % 3))
+    for x, v in zip(place, values, strict=True):
+        low, middle, high = np.quantile(v, [0.25, 0.5, 0.75])
+        axes.plot([x, x], [low, high], color=INK, lw=2.2, solid_capstyle="butt")
+        axes.plot([x], [middle], marker="o", ms=3.2, color=PAPER, mec=INK, mew=0.8)
+
+
+@style.styled
+def histograms(
+    panels: Mapping[str, Float64],
+    target: float,
+    xlabel: str,
+    *,
+    width: float = style.WIDE,
+    columns: int = 3,
+    limits: tuple[float, float] | None = None,
+) -> Figure:
+    """One histogram per method, on common axes; dashed: the target, solid: the mean."""
+    columns = min(columns, len(panels)) if width > style.NARROW else 2
+    lines = -(-len(panels) // columns)
+    figure, axes = style.grid(width, 0.7 + 1.35 * lines, lines, columns)
+    low, high = limits or (min(v.min() for v in panels.values()), 1.0)
+    bins = np.linspace(low, high, 41).tolist()
+    for panel, (name, values) in zip(axes, panels.items(), strict=False):
+        panel.hist(np.clip(values, low, high), bins=bins, color=BLUE, alpha=0.75, density=True)
+        panel.axvline(target, color=INK, lw=1, ls="--")
+        panel.axvline(float(values.mean()), color=ORANGE, lw=1.6)
+        panel.set_title(f"{name}: {values.mean():.3f} ± {values.std():.3f}", fontsize=7.5)
+        panel.set_yticks([])
+    for panel in axes[len(panels) :]:
+        panel.set_visible(False)
+    figure.supxlabel(xlabel, fontsize=9)
+    figure.supylabel("density", fontsize=9)
+    return figure
+
+
+@style.styled
+def lines(
+    curves: Mapping[str, Line],
+    xlabel: str,
+    ylabel: str,
+    *,
+    width: float = style.WIDE,
+    target: float | None = None,
+    log: str = "",
+    marks: bool = True,
+) -> Figure:
+    """Curves with bands. `log` names the axes that are logarithmic: "", "x", "y" or "xy"."""
+    figure = Figure(figsize=(width, 3.3))
+    axes = figure.subplots()
+    for k, (name, line) in enumerate(curves.items()):
+        colour, dash, marker = LOOKS[k % len(LOOKS)]
+        axes.plot(
+            line.x, line.y, color=colour, ls=dash, marker=marker if marks else "", ms=4, label=name
+        )
+        if line.low is not None and line.high is not None:
+            axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.13, lw=0)
+    if target is not None:
+        axes.axhline(target, color=MUTED, lw=1, ls="--")
+    if "x" in log:
+        axes.set_xscale("log")
+    if "y" in log:
+        axes.set_yscale("log")
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
+    axes.grid(color=GRID)
+    axes.legend(fontsize=7.5, ncols=1 if width <= style.NARROW else 2)
+    return figure
+
+
+@style.styled
+def points(
+    panels: Mapping[str, tuple[Float64, NDArray[np.int64]]],
+    names: Sequence[str],
+    xlabel: str,
+    ylabel: str,
+    *,
+    width: float = style.WIDE,
+) -> Figure:
+    """Records in the plane, by label, one panel per site."""
+    columns = len(panels) if width > style.NARROW else 1
+    rows = -(-len(panels) // columns)
+    figure, axes = style.grid(width, 0.6 + 2.6 * rows, rows, columns)
+    for panel, (title, (x, y)) in zip(axes, panels.items(), strict=True):
+        for k, name in enumerate(names):
+            colour, _, marker = LOOKS[k]
+            mine = x[y == k]
+            panel.scatter(
+                mine[:, 0], mine[:, 1], s=9, c=colour, marker=marker, alpha=0.6, lw=0, label=name
+            )
+        panel.set_title(title)
+        panel.set_xlabel(xlabel)
+        panel.set_ylabel(ylabel)
+    axes[0].legend(fontsize=7.5, loc="upper left")
+    return figure
