@@ -106,19 +106,29 @@ def histograms(
     """One histogram per method, on common axes; dashed: the target, solid: the mean."""
     columns = min(columns, len(panels)) if width > style.NARROW else 2
     lines = -(-len(panels) // columns)
-    figure, axes = style.grid(width, 0.7 + 1.35 * lines, lines, columns)
+    figure = Figure(figsize=(width, 0.7 + 1.25 * lines))
+    axes = figure.subplots(lines, columns, sharex=True, squeeze=False).ravel().tolist()
     low, high = limits or (min(v.min() for v in panels.values()), 1.0)
     bins = np.linspace(low, high, 41).tolist()
-    for panel, (name, values) in zip(axes, panels.items(), strict=False):
-        panel.hist(np.clip(values, low, high), bins=bins, color=BLUE, alpha=0.75, density=True)
+    for k, (name, values) in enumerate(panels.items()):
+        panel, mean = axes[k], float(values.mean())
+        seen = values[(values >= low) & (values <= high)]
+        heights, _, _ = panel.hist(seen, bins=bins, color=BLUE, alpha=0.75)
+        panel.set_ylim(0, 1.1 * max(float(np.max(heights)), 1.0))
         panel.axvline(target, color=INK, lw=1, ls="--")
-        panel.axvline(float(values.mean()), color=ORANGE, lw=1.6)
-        panel.set_title(f"{name}: {values.mean():.3f} ± {values.std():.3f}", fontsize=7.5)
+        if low <= mean <= high:
+            panel.axvline(mean, color=ORANGE, lw=1.6)
+        if len(seen) < len(values):
+            share = 1 - len(seen) / len(values)
+            words = f"{share:.0%} below {low:g}"
+            panel.text(0.02, 0.85, words, transform=panel.transAxes, fontsize=7.5, color=ORANGE)
+        panel.set_title(f"{name}: {mean:.3f} ± {values.std():.3f}", fontsize=7.5)
         panel.set_yticks([])
+        panel.tick_params(labelbottom=k + columns >= len(panels))
     for panel in axes[len(panels) :]:
         panel.set_visible(False)
     figure.supxlabel(xlabel, fontsize=9)
-    figure.supylabel("density", fontsize=9)
+    figure.supylabel("repetitions (each panel to its own height)", fontsize=9)
     return figure
 
 

@@ -55,7 +55,7 @@ def learned_groups(
     part = np.minimum((rank / totals.sum() * most).astype(np.int64), most - 1)
     rows = np.empty(len(labels), dtype=np.int64)
     rows[order] = part
-    return tuple(np.unique(rows, return_inverse=True)[1].tolist())
+    return numbered(rows.tolist())  # as sites that join later will number them
 
 
 def within_groups(table: SketchTable) -> tuple[float, float]:

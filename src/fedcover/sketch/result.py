@@ -347,7 +347,7 @@ def _either(one: PrivacyStatement | None, two: PrivacyStatement | None) -> Priva
                 fix="Collect the second as the first",
             )
     delta = max(one.delta, two.delta)
-    weaker = max(one, two, key=lambda s: (accounting.epsilon(s.events, delta), s.events))
+    weaker = max(one, two, key=lambda s: (accounting.epsilon(s.events, delta), repr(s.events)))
     public = tuple(sorted({*one.public, *two.public}))
     epsilon = accounting.epsilon(weaker.events, delta)
     return replace(weaker, delta=delta, epsilon=epsilon, public=public)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -34,7 +34,7 @@ class Layout:
     groups
         (C,) row of each label; None if every label has its own row.
     learned
-        Whether the groups were learned from the label totals.
+        Whether the groups were learned from the label totals; of no matter for adding.
     """
 
     n_classes: int
@@ -42,7 +42,7 @@ class Layout:
     warp: str = "even"
     design: str = "flat"
     groups: tuple[int, ...] | None = None
-    learned: bool = False
+    learned: bool = field(default=False, compare=False)
 
     @property
     def bins(self) -> int:
@@ -143,8 +143,10 @@ class SketchTable:
         scale = math.lcm(self.scale, other.scale)
         one, two = scale // self.scale, scale // other.scale
         known = self.records is not None and other.records is not None
+        learned = self.layout.learned or other.layout.learned  # sites that join repeat the groups
         return replace(
             self,
+            layout=replace(self.layout, learned=learned),
             table=self.table * one + other.table * two,
             labels=self.labels * one + other.labels * two,
             scale=scale,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from flwr.app import Context
@@ -43,7 +42,7 @@ def server_app() -> ServerApp:
 def conduct(run: Run, channel: Any) -> list[str]:
     """One run from hello to finish; the names of the sites that have their calibration."""
     method, privacy, alphas = run.make_method(), run.privacy, run.alphas
-    out = Path(run.out)
+    out = run.folder
     clock = _Clock()
     conductor = Conductor(
         channel=channel,
@@ -54,11 +53,8 @@ def conduct(run: Run, channel: Any) -> list[str]:
         tell=clock.tell,
     )
     task = conductor.hello(run.method, privacy)
-    fewest = (run.threshold or None) if run.sums else None
-    if run.sums and fewest is None:
-        fewest = -(-2 * len(task.sites) // 3)
     log(INFO, "fedcover: %s takes part in %r", ", ".join(task.sites), run.run)
-    task = replace(task, alphas=alphas, seed=run.seed, fewest=fewest)
+    task = replace(task, alphas=alphas, seed=run.seed, fewest=run.fewest(len(task.sites)))
     if run.method != "sketch":
         targets = tuple(Target(name, (name,)) for name in task.sites)
         task = replace(task, targets=targets)

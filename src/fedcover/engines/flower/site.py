@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from fedcover import scores
+from fedcover import checks, scores
 from fedcover.engines.network.memory import Memory
 from fedcover.engines.network.node import SiteNode
 from fedcover.engines.network.rules import ALLOWED, Rules
@@ -19,7 +22,7 @@ KEYS = {
     "state": "folder for state and log (required)",
     "name": "the site's name; default from the file's",
     "out": "where the site writes its calibration, .json",
-    "ledger": "the site's privacy ledger, made with `fedcover ledger create`",
+    "ledger": "the site's privacy ledger, made with `fedcover ledger set-budget --create`",
     "key": "its private key for secure sums; that of its SuperNode will do",
     "roster": "file with the public keys of all sites, one 'NAME KEY' a line",
     "methods": "methods it takes part in, with commas; default " + ", ".join(ALLOWED),
@@ -29,21 +32,21 @@ KEYS = {
     "score-u": "u of a randomised score, to fix it",
     "temperature": "what logits are divided by; default 1",
     "logits": "true if class columns of csv or parquet are logits",
-    "seed": "seed of a randomised score",
+    "seed": "seed of a randomised score; default one drawn once and kept in the folder for state",
 }
 """What a node's configuration may hold."""
 
 
 def site_node(config: Mapping[str, Any]) -> SiteNode:
     """The site of a node, from its configuration; everything is checked here."""
-    memory = Memory(Path(_text(config, "state")))
+    memory = Memory(Path(text_of(config, "state")))
     return SiteNode(
         site=read_site(config),
         memory=memory,
         rules=read_rules(config),
-        ledger=Ledger(_text(config, "ledger")) if "ledger" in config else None,
+        ledger=Ledger(text_of(config, "ledger")) if "ledger" in config else None,
         participant=read_participant(config),
-        out=Path(_text(config, "out")) if "out" in config else None,
+        out=Path(text_of(config, "out")) if "out" in config else None,
     )
 
 
@@ -60,7 +63,7 @@ def known_keys(config: Mapping[str, Any]) -> None:
 
 def site_name(config: Mapping[str, Any]) -> str:
     """The name of the site."""
-    stem = Path(_text(config, "data")).stem.removeprefix("site-")
+    stem = Path(text_of(config, "data")).stem.removeprefix("site-")
     return str(config.get("name", stem))
 
 
@@ -72,14 +75,14 @@ def read_site(config: Mapping[str, Any]) -> Site:
         raise FedcoverError(
             f"score is {wanted!r}", allowed=", ".join(kinds), fix="Change it in --node-config"
         )
-    options = {"u": float(config["score-u"])} if "score-u" in config else {}
+    options = {"u": _number(config, "score-u", 0.0)} if "score-u" in config else {}
     return Site.from_file(
-        _text(config, "data"),
+        text_of(config, "data"),
         site_name(config),
         kinds[wanted](**options),
-        int(config["seed"]) if "seed" in config else None,
-        logits=bool(config.get("logits", False)),
-        temperature=float(config.get("temperature", 1.0)),
+        _whole(config, "seed", 0) if "seed" in config else _kept_seed(config),
+        logits=checks.flag(config.get("logits", False), "logits"),
+        temperature=_number(config, "temperature", 1.0),
     )
 
 
@@ -89,8 +92,8 @@ def read_rules(config: Mapping[str, Any]) -> Rules:
     methods = str(config.get("methods", ",".join(ALLOWED)))
     return Rules(
         methods=tuple(m.strip() for m in methods.split(",") if m.strip()),
-        exact=bool(config.get("exact", False)),
-        least_sum=int(config.get("least-sum", 3)),
+        exact=checks.flag(config.get("exact", False), "exact"),
+        least_sum=_whole(config, "least-sum", 3),
     )
 
 
@@ -106,8 +109,8 @@ def read_participant(config: Mapping[str, Any]) -> Any:
         return None
     from fedcover.securesum import Participant, load_identity
 
-    identity = load_identity(_contents(_text(config, "key")))
-    return Participant(site_name(config), identity, read_roster(_text(config, "roster")))
+    identity = load_identity(_contents(text_of(config, "key")))
+    return Participant(site_name(config), identity, read_roster(text_of(config, "roster")))
 
 
 def read_roster(path: str) -> Any:
@@ -130,6 +133,18 @@ def read_roster(path: str) -> Any:
     return load_roster({name: line.encode() for name, line in entries})
 
 
+def _kept_seed(config: Mapping[str, Any]) -> int:
+    """A seed of this site's own: every letter starts a new process, and scores must not change."""
+    path = Memory(Path(text_of(config, "state"))).folder / "score-seed"
+    if not path.exists():
+        part = path.with_name(f"score-seed.{os.getpid()}")
+        part.write_text(str(secrets.randbits(62)))
+        with suppress(FileExistsError):  # another letter was quicker
+            os.link(part, path)
+        part.unlink()
+    return int(path.read_text())
+
+
 def _contents(path: str) -> bytes:
     try:
         return Path(path).read_bytes()
@@ -141,7 +156,7 @@ def _contents(path: str) -> bytes:
         ) from None
 
 
-def _text(config: Mapping[str, Any], key: str) -> str:
+def text_of(config: Mapping[str, Any], key: str) -> str:
     value = config.get(key)
     if not isinstance(value, str) or not value:
         raise FedcoverError(
@@ -150,3 +165,11 @@ def _text(config: Mapping[str, Any], key: str) -> str:
             fix=f"Start the SuperNode with --node-config '{key}=\"…\" …'",
         )
     return value
+
+
+def _whole(config: Mapping[str, Any], key: str, usual: int) -> int:
+    return checks.whole(config.get(key, usual), key, 0)
+
+
+def _number(config: Mapping[str, Any], key: str, usual: float) -> float:
+    return checks.real(config.get(key, usual), key, 0, 1e6)
