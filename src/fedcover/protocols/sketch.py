@@ -233,8 +233,8 @@ class Sketch:
             return None
         events = plan.noise_for(task.privacy, layout, task.noisy, self.most_per_site).events
         public: tuple[str, ...] = ()
-        if task.privacy.relation == "replace" and task.records is not None:
-            public = ("the number of records of all sites together",)
+        if task.sizes is not None:
+            public = ("the number of records of each site",)
         return PrivacyStatement(
             **{**vars(task.privacy), "epsilon": accounting.epsilon(events, task.privacy.delta)},
             events=events,
