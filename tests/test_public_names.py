@@ -36,9 +36,10 @@ def test_no_function_or_class_is_public_by_accident():
 @pytest.mark.parametrize(
     ("module", "names"),
     [
-        ("methods", {"DPFedCP", "EstimatedWeights", "Local", "OracleWeights", "Pooled",
-                         "Sketch"}),
-        ("engines", {"InProcess"}),
+        ("methods", {"DPFedCP", "EstimatedWeights", "ExponentialMechanism", "Local",
+                     "OracleWeights", "Pooled", "QuantileAverage", "QuantileOfQuantiles", "Sketch",
+                     "TDigest"}),
+        ("engines", {"FlowerSimulation", "InProcess"}),
         ("labelshift", {"calibration_mixture", "confusion", "effective_size", "exact_weights",
                         "from_unlabelled", "group_sites", "likelihood_ratio", "oracle_ratio",
                         "subsample_sizes"}),

@@ -20,6 +20,7 @@ from fedcover.engines.network.node import SiteNode
 from fedcover.engines.network.rules import METHODS, Rules
 from fedcover.errors import FedcoverError
 from fedcover.protocols.base import Method, Published, Task
+from fedcover.protocols.pooled import OracleWeights
 from fedcover.site import Site
 
 
@@ -125,11 +126,11 @@ class FlowerSimulation:
 
 def rule_name(method: Method) -> str:
     """The name under which sites know a method: the one that has its site half."""
-    if method.shares_scores:
-        return "pooled"
     for name, (half, _) in METHODS.items():
         if isinstance(method, type(half)):
             return name
+    if isinstance(method, OracleWeights):  # answers as pooling does
+        return "pooled"
     raise FedcoverError(
         f"method {method.label} on Flower",
         allowed=", ".join(METHODS),
