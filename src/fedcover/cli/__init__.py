@@ -17,6 +17,7 @@ from fedcover.cli.collect import collect
 from fedcover.cli.common import err, out
 from fedcover.cli.demo import demo
 from fedcover.cli.evaluate import evaluate
+from fedcover.cli.flower import flower_app
 from fedcover.cli.ledger import ledger_app
 from fedcover.cli.merge import merge
 from fedcover.cli.personalise import personalise
@@ -35,6 +36,7 @@ for command in (
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(ledger_app, name="ledger")
+app.add_typer(flower_app, name="flower")
 
 
 def _version(asked: bool) -> None:

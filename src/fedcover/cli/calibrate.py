@@ -46,6 +46,10 @@ METHODS: dict[str, type[Any]] = {
     "pooled": fc.methods.Pooled,
     "estimated-weights": fc.methods.EstimatedWeights,
     "sketch": fc.methods.Sketch,
+    "quantile-average": fc.methods.QuantileAverage,
+    "t-digest": fc.methods.TDigest,
+    "quantile-of-quantiles": fc.methods.QuantileOfQuantiles,
+    "exponential-mechanism": fc.methods.ExponentialMechanism,
 }
 
 AUTO = "auto"

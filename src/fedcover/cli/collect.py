@@ -1,0 +1,232 @@
+"""`fedcover collect`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+import fedcover as fc
+from fedcover.cli.common import (
+    Delta,
+    Epsilon,
+    Files,
+    Logits,
+    Relation,
+    ScoreOption,
+    Seed,
+    Unit,
+    View,
+    make,
+    out,
+    privacy_budget,
+    score_named,
+    site_files,
+    site_name,
+)
+from fedcover.cli.labelfile import LabelFile, read_label_file
+from fedcover.cli.sketchfile import load_sketch, merged, no_sketches, outputs
+from fedcover.errors import FedcoverError
+from fedcover.inputs import listed
+from fedcover.report.cells import cell_noise
+
+OutSketch = Annotated[Path, typer.Option("--out", help="The sketch to write, an .npz.")]
+Report = Annotated[Path | None, typer.Option(help="Also write a page with figures, an .html file.")]
+
+
+def collect(
+    files: Files,
+    out_file: OutSketch,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    unit: Unit = None,
+    relation: Relation = None,
+    view: View = None,
+    option: Annotated[
+        list[str] | None, typer.Option(help="Option of the sketch, such as bins=12.")
+    ] = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(
+            help="Labels that share a row: a .json, .csv or text file with a group for each class, "
+            "or learned, or none. Default: learned where rows would drown in noise."
+        ),
+    ] = None,
+    mode: Annotated[
+        str | None,
+        typer.Option(help="With privacy: balanced (the default), or guaranteed, with larger sets."),
+    ] = None,
+    score: Annotated[
+        str | None, typer.Option(help="aps (the default), raps, saps, lac, margin or topk.")
+    ] = None,
+    score_option: ScoreOption = None,
+    logits: Logits = False,
+    temperature: Annotated[
+        float | None, typer.Option(help="Divide logits by this before the softmax; default 1.")
+    ] = None,
+    merge: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A sketch of other sites that these sites join: its bins, groups and score are "
+            "used, and the sum of both is written. May be repeated."
+        ),
+    ] = None,
+    previous: Annotated[
+        Path | None,
+        typer.Option(help="An earlier sketch of these data: what it has spent is added."),
+    ] = None,
+    report: Report = None,
+    seed: Seed = None,
+) -> None:
+    """Collect one label × score table from site files; each site personalises it at home."""
+    privacy = privacy_budget(epsilon, delta, unit, relation, view)
+    files = site_files(files)
+    outputs({".npz": out_file, ".html": report}, no_sketches(files))
+    base = merged(merge) if merge else None
+    if base is None:
+        by_label = _group_file(groups)
+        words = [f"groups={groups}"] if groups is not None and by_label is None else []
+        words += [f"mode={mode}"] if mode is not None else []
+        method = make({"sketch": fc.methods.Sketch}, "sketch", [*(option or []), *words], "method")
+        chosen = score_named(score or "aps", score_option)
+    else:
+        given = {"--option": option, "--groups": groups, "--mode": mode, "--score": score,
+                 "--score-option": score_option, "--temperature": temperature}  # fmt: skip
+        by_label, method = None, base.method
+        chosen, temperature = _joined(base, given, privacy, [site_name(f) for f in files])
+    _limited(privacy, method)
+    earlier = load_sketch(previous) if previous else None
+    sites = [
+        fc.Site.from_file(f, None, chosen, seed, logits=logits, temperature=temperature or 1.0)
+        for f in files
+    ]
+    names = next((s.label_names for s in sites if s.label_names), None)
+    if by_label is not None:
+        method = replace(method, groups=by_label.of_every(sites[0].n_classes, names))
+    if base is not None:
+        _same_classes(base, sites[0].n_classes, names)
+    engine = fc.engines.InProcess(progress=sys.stderr.isatty())
+    sketch = fc.collect(sites, method, privacy, engine, previous=earlier, seed=seed)
+    sketch = sketch if base is None else base + sketch
+    sketch.save(out_file)
+    show(sketch, out_file)
+    if report is not None:
+        from fedcover.report.sketch import write
+
+        named = by_label.of_every(sites[0].n_classes, names) if by_label else None
+        write(report, sketch, out_file, sites, named)
+        out.print(Text(f"Report: {report}. It shows the sites' records without noise."))
+    _next(files, out_file)
+
+
+def show(sketch: fc.SketchResult, path: Path) -> None:
+    """The sketch in a table, what is promised about it, and where it is."""
+    table, layout, cost = sketch.table, sketch.table.layout, sketch.cost
+    n = len(sketch.sites)
+    shown = Table(title=f"Sketch of {n} site{'s' * (n > 1)}", show_header=False)
+    shown.add_column(no_wrap=True)
+    shown.add_column()
+    how = "one per label" if layout.groups is None else "labels in groups"
+    how = "groups learned from noisy label totals" if layout.learned else how
+    noise = f"± {cell_noise(table):.3g} records" if table.table_sd else "none"
+    for what, value in {
+        "sites": listed(sketch.sites, 12),
+        "records": f"{'' if table.records else 'about '}{sketch.n_records:,}",
+        "labels": f"{layout.n_classes:,}",
+        "rows": f"{layout.rows:,} ({how})",
+        "bins": f"{layout.bins:,}",
+        "noise per cell": noise,
+        "rounds": str(cost.rounds),
+        "sent per site": f"{cost.bytes_up:,} B",
+        "received per site": f"{cost.bytes_down:,} B",
+    }.items():
+        shown.add_row(what, Text(value))
+    out.print(shown)
+    if sketch.privacy is None:
+        left = f"What left the sites: {sketch.method.reveals}. Differential privacy: none."
+        out.print(Text(left))
+    else:
+        out.print(Text(f"Privacy: {sketch.privacy.words()}"))
+    size = path.stat().st_size
+    out.print(Text(f"The sketch is in {path} ({size:,} B); every site may have it."))
+
+
+def _next(files: list[Path], sketch: Path) -> None:
+    name = site_name(files[0])
+    out.print("Next, at each site, for any α and without a message:")
+    command = f"  fedcover personalise {sketch} --site {files[0]} --alpha 0.1 --out {name}.json"
+    out.print(Text(command), soft_wrap=True)
+
+
+def _group_file(groups: str | None) -> LabelFile | None:
+    """The file behind --groups, unless it is one of the words."""
+    if groups is None or groups.lower() in ("auto", "learned", "none"):
+        return None
+    return read_label_file(Path(groups))
+
+
+def _limited(privacy: fc.Privacy | None, method: fc.methods.Sketch) -> None:
+    if privacy is not None and privacy.unit == "site" and method.most_per_site is None:
+        raise FedcoverError(
+            "--unit site, and a site may have any number of records",
+            allowed="--unit site with --option most_per_site=…",
+            fix="Say how many records a site may put in at most; it takes a random choice of them",
+        )
+
+
+def _joined(
+    base: fc.SketchResult, given: Mapping[str, object], privacy: fc.Privacy | None, names: list[str]
+) -> tuple[fc.scores.Score, float]:
+    """Score and temperature of a sketch that sites are to join, after a look that they can."""
+    if wrong := [name for name, value in given.items() if value is not None]:
+        raise FedcoverError(
+            f"{wrong[0]} together with --merge",
+            allowed="the bins, groups, mode, score and temperature of the sketch to be joined",
+            fix=f"Leave {wrong[0]} out",
+        )
+    if both := sorted(set(names) & set(base.sites)):
+        raise FedcoverError(
+            f"site {both[0]!r} is in the sketch already",
+            allowed="sites that are not in it",
+            fix="Leave it out; to renew its part, collect it with --previous",
+        )
+    if base.score is None:
+        raise FedcoverError(
+            "the sketch to be joined was made from ready scores, their function is not known",
+            allowed="a sketch with a score function",
+            fix="Use fedcover.collect in Python, with scores made as before",
+        )
+    asked, stated = privacy, base.privacy
+    if stated is None and asked is not None:
+        raise FedcoverError(
+            "--epsilon, and the sketch to be joined has no privacy",
+            allowed="privacy in both, or in none",
+            fix="Leave --epsilon out, or collect the sites of the sketch again with privacy",
+        )
+    if stated is not None:
+        kinds = ("unit", "relation", "view")
+        if asked is None or any(getattr(asked, k) != getattr(stated, k) for k in kinds):
+            options = " ".join(f"--{k} {getattr(stated, k)}" for k in kinds)
+            raise FedcoverError(
+                f"the sketch to be joined has privacy with {options}",
+                allowed="the same kind of privacy for the sites that join",
+                fix=f"Give --epsilon {stated.epsilon:.4g} --delta {stated.delta:g} {options}",
+            )
+    return base.score, base.temperature
+
+
+def _same_classes(base: fc.SketchResult, n_classes: int, names: tuple[str, ...] | None) -> None:
+    if base.n_classes != n_classes or base.label_names != names:
+        mine = listed(names, 6) if names else f"{n_classes} without names"
+        theirs = listed(base.label_names, 6) if base.label_names else f"{base.n_classes} unnamed"
+        raise FedcoverError(
+            f"the sites have the classes {mine}",
+            allowed=f"those of the sketch to be joined: {theirs}",
+            fix="Use outputs of the same model, with the same names or none",
+        )

@@ -1,0 +1,201 @@
+"""The page of a collected sketch: what is in it, what it does for its sites, what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from fedcover.report import own_records
+from fedcover.report import sketch_figures as figures
+from fedcover.report.heat import Heat, heat
+from fedcover.report.page import Fact, Plot, Section, Table, Text, write_page
+from fedcover.report.style import NARROW, WIDE
+from fedcover.site import Site
+from fedcover.sketch.result import SketchResult
+
+CROWD = 0.5
+"""Share of all records in one bin from which thresholds lie inside it, or are its edge."""
+
+
+def write(
+    path: Path,
+    sketch: SketchResult,
+    file: Path,
+    sites: Sequence[Site] = (),
+    groups: Sequence[str] | None = None,
+) -> None:
+    """Write the page.
+
+    Parameters
+    ----------
+    path
+        Where to.
+    sketch, file
+        What was collected, and where it is saved.
+    sites
+        Sites whose records lie here; of those the coverage is shown.
+    groups
+        (C,) names of the groups of labels, where they have names.
+    """
+    n, noisy = len(sketch.sites), sketch.privacy is not None
+    shown = heat(sketch.table, sketch.label_names, groups)
+    curves = own_records.curves_of(sketch, sites)
+    sections: list[Section] = [_heat_map(sketch, shown)]
+    if curves:
+        sections += [own_records.plot(curves, len(sites), noisy), own_records.numbers(curves)]
+    sections += [_cost(sketch, file), _privacy(sketch, bool(curves)), _promise(sketch), _next(file)]
+    lead = [
+        "Each row counts the calibration records of one label by how surprising the label is to "
+        "the model. Records of one label look alike at all sites, or so it is assumed, and only "
+        "the mix of labels differs: so a site weighs the rows by its own mix, at home, and has its "
+        "thresholds for any error rate α. The mix that it asks for stays at home; the table that "
+        f"it sends does count its calibration records by label{', with noise' * noisy}.",
+    ]
+    write_page(
+        path,
+        f"One table of {records(sketch)} records serves "
+        f"{f'all {n} sites' if n > 1 else 'its site'}, and others, at every α",
+        lead,
+        sections,
+        facts=_facts(sketch),
+        kicker="fedcover collect · label × score sketch",
+        footer=f"Written by fedcover {version('fedcover')}. {LOCAL_PAGE if curves else ''}".strip(),
+    )
+
+
+LOCAL_PAGE = (
+    "The coverage curves and numbers were computed from the sites' records without noise: "
+    "this page is not covered by ε. Give others the sketch, not this page."
+)
+
+
+def records(sketch: SketchResult) -> str:
+    """Number of records, marked where it is noisy."""
+    return f"{'' if sketch.table.records else 'about '}{sketch.n_records:,}"
+
+
+def _facts(sketch: SketchResult) -> list[Fact]:
+    cost, privacy = sketch.cost, sketch.privacy
+    rounds = "round of messages" if cost.rounds == 1 else "rounds of messages"
+    facts = [
+        Fact(str(cost.rounds), f"{rounds}, for every site and every α"),
+        Fact(f"{cost.bytes_up:,}", "bytes sent by a site on average"),
+    ]
+    if privacy is None:
+        return [*facts, Fact("no ε", "counts left the sites without noise", "bad")]
+    what = "one record" if privacy.unit == "record" else "all data of one site"
+    return [*facts, Fact(f"{privacy.epsilon:.3g}", f"ε for {what}, at δ = {privacy.delta:g}")]
+
+
+def _heat_map(sketch: SketchResult, shown: Heat) -> Plot:
+    def draw(width: float, crop: int) -> Figure:
+        return figures.heat_map(
+            shown.cells, shown.names(crop), shown.totals, shown.places, shown.edges,
+            ylabel=shown.row_is, noise=shown.noise, width=width,
+        )  # fmt: skip
+
+    layout = sketch.table.layout
+    answer = f"{layout.rows:,} rows × {layout.bins:,} bins of scores."
+    if shown.noise:
+        answer += f" Privacy noise of ± {shown.noise:.3g} records is on every cell shown"
+        below = int((shown.cells < 0).sum())
+        made = f"; it made {below:,} of {shown.cells.size:,} negative, shown as they are"
+        answer += f"{made if below else ''}.{_crowd(shown, layout.warp)}"
+    caption = (
+        f"n = {records(sketch)} calibration records of {len(sketch.sites)} sites; no α is involved "
+        f"yet. Colour: records in a cell, by the square root of their number. {shown.said} "
+        "Numbers at the right: records of the row"
+        f"{', from noisy totals' if shown.noise else ''}. Assumed: records of one label look alike "
+        "at all sites."
+    )
+    alt = "Records by row: " + ", ".join(
+        f"{name} {total}" for name, total in zip(shown.names(60), shown.totals, strict=True)
+    )
+    return Plot("What is in the table?", answer, "heat-map", draw(WIDE, 24), draw(NARROW, 14),
+                caption, alt)  # fmt: skip
+
+
+def _crowd(shown: Heat, warp: str) -> str:
+    """A warning where most records are in one bin."""
+    by_bin = shown.cells.sum(axis=0)
+    k = int(by_bin.argmax())
+    share = by_bin[k] / max(by_bin.sum(), 1.0)
+    if share < CROWD:
+        return ""
+    warp = "even" if warp != "even" else "upper" if shown.places[k] >= 0.5 else "lower"
+    return (
+        f"\n{share:.0%} of the records lie in one column, so many sets will be larger than they "
+        f"need be: collect with --option warp={warp}, or with another score."
+    )
+
+
+def _cost(sketch: SketchResult, file: Path) -> Table:
+    cost, privacy = sketch.cost, sketch.privacy
+    noisy = "" if privacy is None else "noisy "
+    summed = privacy is not None and privacy.view == "secure-sum"
+    seen = (
+        f"only the sum of the {noisy}tables over all sites"
+        if summed
+        else f"the {noisy}table and the {noisy}label totals of every site"
+    )
+    rows = [
+        ["Rounds", str(cost.rounds)],
+        ["Sent by a site", f"{cost.bytes_up:,} bytes on average"],
+        ["Received by a site", f"{cost.bytes_down:,} bytes on average"],
+        ["The sketch itself", f"{file.stat().st_size:,} bytes, in {file.name}"],
+        ["The server sees", seen],
+        ["Every site sees", "the sketch, which is the sum over all sites"],
+        ["Stays at a site", "its records, and the label mix that it asks thresholds for"],
+    ]
+    if privacy is None:
+        rows.append(["Differential privacy", "none: the counts are exact, a count of 1 shows"])
+    else:
+        rows += [
+            ["ε and δ", f"ε = {privacy.epsilon:.4g}, δ = {privacy.delta:g}"],
+            ["Unit", "one record" if privacy.unit == "record" else "all data of one site"],
+            ["Relation", f"{privacy.relation}: what neighbouring data sets differ by"],
+            ["View", f"{privacy.view}: whom the promise holds against"],
+        ]
+    caption = (
+        "Computed on one machine: bytes are counted as a network would see them. "
+        "Personalising and predicting cost no message and no budget."
+    )
+    return Table("What it cost, and who sees what", ["What", "Value"], rows, caption,
+                 text_columns=["Value"])  # fmt: skip
+
+
+def _privacy(sketch: SketchResult, with_records: bool) -> Text:
+    if sketch.privacy is None:
+        reveals = sketch.method.reveals
+        said = [f"Without differential privacy this left the sites: {reveals}."]
+    else:
+        said = [sketch.privacy.words()]
+    return Text("What may be known about a record", [*said, *[LOCAL_PAGE] * with_records])
+
+
+def _promise(sketch: SketchResult) -> Text:
+    effect = f" With privacy, {sketch.privacy.effect}." if sketch.privacy else ""
+    return Text(
+        "What this promises, and when it does not hold",
+        [
+            f"A site's sets cover {sketch.method.guarantee}.{effect} Each site is told its errors "
+            "when it personalises: that of the sample, of the noise, and of its own label mix.",
+            "Another scanner or another population at one site breaks the assumption. A site with "
+            "scores of its own can give them (--use-own-scores), and is told when they disagree.",
+        ],
+    )
+
+
+def _next(file: Path) -> Text:
+    return Text(
+        "What to do next",
+        code=[
+            "# at a site, for any α, without a message",
+            f"fedcover personalise {file.name} --site mine.npz --alpha 0.1 --out mine.json",
+            "fedcover predict mine.json new.npz",
+            "fedcover evaluate mine.json labelled.npz",
+        ],
+    )
