@@ -20,7 +20,8 @@ from fedcover.methods import DPFedCP, Sketch
 from fedcover.privacy.statement import Privacy
 from fedcover.protocols.base import Method, Target, Task
 from fedcover.site import Site, checked_federation, checked_name
-from fedcover.sketch.result import SketchResult, composed
+from fedcover.sketch.promises import composed
+from fedcover.sketch.result import SketchResult
 
 Targets = Sequence[str] | Mapping[str, Sequence[str] | ArrayLike] | str | None
 
@@ -141,7 +142,13 @@ def collect(
     task = _task(sites, privacy, seed)
     statement = method.statement(task)
     if previous is not None:
-        statement = composed(previous, statement, task.sites)
+        if not set(previous.sites) & set(task.sites):
+            raise FedcoverError(
+                "previous has none of these sites",
+                allowed="an earlier sketch of the same sites",
+                fix="Leave previous out, and add the two sketches",
+            )
+        statement = composed(previous.privacy, statement)
     table, traffic = engine.run(method, task, sites)
     return SketchResult(
         table=table,

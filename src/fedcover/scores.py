@@ -180,8 +180,11 @@ class RAPS(_Randomised):
         return self._regularise(mass, rank, p.shape[1])
 
     def _regularise(self, aps: Float64, rank: NDArray[np.int64], n_classes: int) -> Float64:
-        largest = 1 + self.penalty * max(0, n_classes - self.k_reg)
-        return (aps + self.penalty * np.maximum(0, rank - self.k_reg)) / largest
+        return (aps + self.penalty * np.maximum(0, rank - self.k_reg)) / self.divisor(n_classes)
+
+    def divisor(self, n_classes: int) -> float:
+        """The largest value before it is divided into [0, 1]."""
+        return 1 + self.penalty * max(0, n_classes - self.k_reg)
 
 
 @dataclass(frozen=True)
@@ -207,7 +210,11 @@ class SAPS(_Randomised):
 
     def _value(self, top: Floats, rank: NDArray[np.int64], u: Float64, n_classes: int) -> Float64:
         raw = np.where(rank == 1, u * top, top + self.penalty * (rank - 2 + u))
-        return raw / (1 + self.penalty * (n_classes - 1))
+        return raw / self.divisor(n_classes)
+
+    def divisor(self, n_classes: int) -> float:
+        """The largest value before it is divided into [0, 1]."""
+        return 1 + self.penalty * (n_classes - 1)
 
 
 @dataclass(frozen=True)
@@ -248,6 +255,10 @@ class TopK(Score):
     def _all(self, p: Floats, u: Float64, large: bool) -> Float64:
         _, rank = ranking.above_all(p, large)
         return rank / p.shape[1]
+
+    def divisor(self, n_classes: int) -> float:
+        """The largest value before it is divided into [0, 1]."""
+        return float(n_classes)
 
 
 ALL: dict[str, type[Score]] = {s.__name__: s for s in (APS, RAPS, SAPS, LAC, Margin, TopK)}

@@ -100,7 +100,7 @@ class ExponentialMechanism(_ByPooling):
 
     def fit(self, task: Task, pool: _Pool) -> Published:
         base, n = self._base(task), len(pool.scores)
-        edges = even_edges(self.bins, warp_for(task.score))[1:]
+        edges = even_edges(self.bins, warp_for(task.score, task.n_classes))[1:]
         upto = counts_upto(pool.scores, edges)
         thresholds, alarms = np.ones(len(task.alphas)), []
         for a, alpha in enumerate(task.alphas):

@@ -36,7 +36,7 @@ from fedcover.protocols.base import (
 )
 from fedcover.site import Site
 from fedcover.sketch import plan, reply
-from fedcover.sketch.bins import WARPS, checked_edges, even_edges, warp_for
+from fedcover.sketch.bins import checked_edges, checked_warp, even_edges, warp_for
 from fedcover.sketch.design import DESIGNS, best_design
 from fedcover.sketch.groups import learned_groups, numbered
 from fedcover.sketch.personal import fit_of
@@ -55,8 +55,9 @@ class Sketch:
         Number of score bins, or their edges from 0 to 1. None: by predicted error with privacy,
         1024 without.
     warp
-        Transform in which bins are even: "even", "upper" (finer near 1), "lower" (finer near 0),
-        "auto" for what suits the score.
+        Transform in which bins are even: "even", "upper" (finer near 1, to a distance of 1e-6),
+        "lower" (finer near 0, to 1e-2), or with another distance as in "lower:0.001"; "auto" for
+        what suits the score.
     groups
         Rows that labels share: None for a row per label, a list with the group of every label (a
         superclass name or number), "learned" for groups of labels of like difficulty, found from
@@ -94,7 +95,8 @@ class Sketch:
             checks.whole(self.bins, "bins", 2, 4096)
         elif self.bins is not None:
             object.__setattr__(self, "bins", checked_edges(self.bins))
-        checks.choice(self.warp, "warp", ("auto", *WARPS))
+        if self.warp != "auto":
+            checked_warp(self.warp)
         checks.choice(self.mode, "mode", MODES)
         checks.choice(self.design, "design", ("auto", *DESIGNS))
         if isinstance(self.groups, str):
@@ -131,7 +133,7 @@ class Sketch:
     def _layout(self, task: Task) -> tuple[Layout, bool]:
         """The layout, and whether its groups are placeholders that are still to be learned."""
         rows, learn = self._rows(task)
-        warp = warp_for(task.score) if self.warp == "auto" else self.warp
+        warp = warp_for(task.score, task.n_classes) if self.warp == "auto" else self.warp
         if isinstance(self.bins, tuple):
             edges, warp = self.bins, "even" if self.warp == "auto" else self.warp
         elif isinstance(self.bins, int):

@@ -23,6 +23,7 @@ from fedcover.sketch.blend import blend
 from fedcover.sketch.mixture import Mixture, mixture
 from fedcover.sketch.personal import Errors, counted_variance, errors_of
 from fedcover.sketch.result import SketchResult
+from fedcover.sketch.wanted import mix_of
 
 Float64 = NDArray[np.float64]
 Levels = tuple[float, ...]
@@ -65,21 +66,16 @@ class LabelMix:
         source: ArrayLike | None = None,
     ) -> LabelMix:
         """From what `SketchResult.personalise` was given."""
-        if label_counts is None:
-            assert probabilities is not None
+        names = sketch.label_names
+        mix = mix_of(sketch.table, names, label_counts, None, probabilities, source)
 
-            def guessed(_: Mixture, levels: Levels) -> Float64:
-                return sketch._guessed(probabilities, source, levels)[1]
+        def variance(mixed: Mixture, levels: Levels) -> Float64:
+            guessed = mix.guess_variance(sketch.table, levels)
+            if guessed is not None:
+                return guessed
+            return counted_variance(sketch.table, mixed, mix.counted, levels)
 
-            wanted, _ = sketch._guessed(probabilities, source, (0.1,))
-            return cls(wanted, None, said, guessed)
-        raw = np.asarray(label_counts, dtype=np.float64)
-        counted = int(raw.sum()) if (raw == np.round(raw)).all() else None
-
-        def by_counting(mixed: Mixture, levels: Levels) -> Float64:
-            return counted_variance(sketch.table, mixed, counted, levels)
-
-        return cls(raw / raw.sum(), counted, said, by_counting)
+        return cls(mix.wanted, mix.counted, said, variance)
 
 
 def write(
@@ -240,7 +236,8 @@ def _error_parts(
     if own is not None:
         edges = np.array(sketch.table.layout.edges)
         same = mix.counted == len(own)
-        both = blend(mixed, errors, edges, own, cal.alpha, same, cal.thresholds)
+        common = float(mix.wanted @ mixed.shares) if cal.target in sketch.sites else 0.0
+        both = blend(mixed, errors, edges, own, cal.alpha, same, common, cal.thresholds)
         alone = np.sqrt(cal.alpha[a] * (1 - cal.alpha[a]) / len(own))
         totals |= {"own scores alone": float(alone), "own scores blended in": both.error[a]}
     largest = max(parts, key=lambda name: parts[name])

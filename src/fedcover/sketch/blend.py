@@ -40,12 +40,14 @@ def blend(
     scores: Float64,
     alphas: tuple[float, ...],
     same_data: bool,
+    common: float,
     sketch_thresholds: Float64,
 ) -> Blend:
     """The distribution function λ F_own + (1-λ) G, with λ by the errors of both.
 
     Own scores have errors of their own sample alone: α(1-α)/n. Where the label mix was counted from
-    the same records, its error is in both, and only the part within labels sets them apart.
+    the same records, its error is in both, and only the part within labels sets them apart. Records
+    that are in the sketch too make the two errors alike: their covariance is α(1-α) Σ_y P*(y) c_y.
 
     Parameters
     ----------
@@ -59,6 +61,8 @@ def blend(
         Levels.
     same_data
         Whether the label mix was counted from the records of `scores`.
+    common
+        Σ_y P*(y) c_y if the own records are in the sketch, else 0.
     sketch_thresholds
         (A, C) thresholds of the sketch alone, kept where λ is next to nothing.
     """
@@ -71,14 +75,18 @@ def blend(
         shared = errors.mix[a] ** 2 if same_data else 0.0
         theirs = float(errors.total[a] ** 2 - shared)
         mine = max(alpha * (1 - alpha) / n - shared, 1e-300)
-        share = theirs / (theirs + mine)
+        both = min(alpha * (1 - alpha) * common, theirs, mine)
+        share = (theirs - both) / max(theirs + mine - 2 * both, 1e-300)
         share = 0.0 if share < HARDLY else 1.0 if share > 1 - HARDLY else share
         at = int(np.argmin(np.abs(f_sketch - (1 - alpha))))
-        apart = max(apart, abs(f_own[at] - f_sketch[at]) / np.sqrt(theirs + mine))
+        apart = max(
+            apart, abs(f_own[at] - f_sketch[at]) / np.sqrt(max(theirs + mine - 2 * both, 1e-300))
+        )
         level = (1 - alpha) * (1 + share / n + (1 - share) * mixed.shares)
         values = np.append(share * f_own + (1 - share) * f_sketch, np.inf)
         found = np.append(points, 1.0)[np.searchsorted(values, level - rounding_slack(1.0, n))]
         out.append(sketch_thresholds[a] if share == 0 else found)
         shares.append(share)
-        total.append(np.sqrt(share**2 * mine + (1 - share) ** 2 * theirs + shared))
+        squares = share**2 * mine + (1 - share) ** 2 * theirs + 2 * share * (1 - share) * both
+        total.append(np.sqrt(squares + shared))
     return Blend(np.array(out), np.array(shares), np.array(total), float(apart))

@@ -18,7 +18,7 @@ from fedcover import checks, scores
 from fedcover.calibration import Cost, privacy_facts, privacy_from
 from fedcover.errors import FedcoverError, FileError
 from fedcover.inputs import names
-from fedcover.sketch.bins import MOST_BINS, MOST_CELLS, WARPS, checked_edges
+from fedcover.sketch.bins import MOST_BINS, MOST_CELLS, checked_edges, checked_warp
 from fedcover.sketch.design import DESIGNS
 from fedcover.sketch.result import SketchResult
 from fedcover.sketch.table import Layout, SketchTable
@@ -184,7 +184,7 @@ def _layout(facts: dict[str, Any]) -> Layout:
     layout = Layout(
         n_classes=n_classes,
         edges=checked_edges(facts["edges"]),
-        warp=checks.choice(facts["warp"], "warp", WARPS),
+        warp=checked_warp(facts["warp"]),
         design=checks.choice(facts["design"], "design", DESIGNS),
         groups=None if groups is None else tuple(groups),
         learned=checks.flag(facts["learned"], "learned"),

@@ -128,13 +128,15 @@ def fit_of(
         unseen=mixed.unseen,
         counted=counted,
         error=errors.words(alphas),
-        alarms=_alarms(mixed, errors, crowded, counted, alphas),
+        alarms=_alarms(table, mixed, errors, found, crowded, counted, alphas),
     )
 
 
 def _alarms(
+    table: SketchTable,
     mixed: Mixture,
     errors: Errors,
+    found: Float64,
     crowded: NDArray[np.bool_],
     counted: int | None,
     alphas: tuple[float, ...],
@@ -145,7 +147,7 @@ def _alarms(
         where = ", ".join(f"{alphas[a]:g}" for a in np.flatnonzero(crowded))
         out.append(
             f"the scores crowd in one bin, which is taken whole for alpha={where}: sets are larger "
-            "than they need be; collect with warp='upper' (scores near 1) or warp='lower' (near 0)"
+            f"than they need be; collect with {_finer(table, found[crowded])}"
         )
     if mixed.kept < 0.5:
         out.append(
@@ -163,9 +165,17 @@ def _alarms(
     if counted is not None and worst > LARGE_MIX:
         out.append(
             f"its label mix rests on {counted} counted labels, which alone moves the coverage by "
-            f"± {worst:.3f}; count more labels, or give local_scores"
+            f"± {worst:.3f}; count more labels, or those of a group of similar sites"
         )
     return tuple(out)
+
+
+def _finer(table: SketchTable, found: Float64) -> str:
+    """What spreads scores that crowd below these thresholds."""
+    end = "upper" if float(found.max()) > 0.5 else "lower"
+    if not table.layout.warp.startswith(end):
+        return f"warp={end!r}"
+    return f"edges of your own near {float(found.max()):.4g}: bins=[0, …, 1]"
 
 
 BARE = 2.0

@@ -13,8 +13,6 @@ from fedcover import checks
 from fedcover.calibration import Calibration, Cost
 from fedcover.conclusion import calibration_of
 from fedcover.errors import FedcoverError
-from fedcover.labelshift.estimate import from_unlabelled
-from fedcover.privacy import accounting
 from fedcover.privacy.statement import PrivacyStatement
 from fedcover.protocols.base import Fit
 from fedcover.scores import Score
@@ -22,8 +20,9 @@ from fedcover.site import checked_name
 from fedcover.sketch.blend import DISAGREE, blend
 from fedcover.sketch.mixture import mixture
 from fedcover.sketch.personal import counted_variance, errors_of, fit_of
+from fedcover.sketch.promises import either
 from fedcover.sketch.table import SketchTable
-from fedcover.sketch.totals import label_totals
+from fedcover.sketch.wanted import Mix, mix_of
 
 if TYPE_CHECKING:
     from fedcover.protocols.sketch import Sketch
@@ -33,8 +32,10 @@ Float64 = NDArray[np.float64]
 CLEARLY = 1.2
 """How many times larger the sketch's error must be than that of own scores to speak of it."""
 
-RESAMPLES = 50
-"""Bootstrap samples from which the error of a label mix guessed from predictions is found."""
+GUESSED = (
+    "; the label mix was guessed from predictions, and is right only as far as the model's "
+    "probabilities are for the source's label mix"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,20 +132,14 @@ class SketchResult:
         mode
             "balanced" or "guaranteed"; default: as collected.
         name
-            The site's name, for the calibration.
+            The site's name, for the calibration; own scores of a site that is in the sketch count
+            for what they add to it.
         """
         alphas = checks.alphas(alpha)
         mode = checks.choice(
             self.mode if mode is None else mode, "mode", ("balanced", "guaranteed")
         )
         checked_name(name, "name")
-        given = [v is not None for v in (label_counts, labels, probabilities)]
-        if sum(given) != 1:
-            raise FedcoverError(
-                f"{sum(given)} of label_counts, labels and probabilities are given",
-                allowed="exactly one",
-                fix="personalise(label_counts, alpha=0.1), for example",
-            )
         own = None
         if local_scores is not None:
             own = checks.unit_scores(local_scores, "local_scores")
@@ -152,22 +147,12 @@ class SketchResult:
                 raise FedcoverError(
                     "local_scores is empty", allowed="at least one score", fix="Leave it out"
                 )
-        variance, counted = None, None
-        if probabilities is not None:
-            wanted, variance = self._guessed(probabilities, source, alphas)
-        elif labels is not None:
-            y = checks.labels(labels, self.n_classes, "labels", None, self.label_names)
-            if not len(y):
-                raise FedcoverError(
-                    "labels is empty", allowed="at least one label", fix="Give label_counts"
-                )
-            counts = np.bincount(y, minlength=self.n_classes)
-            counted = int(counts.sum())
-            wanted = counts / counted
-        else:
-            wanted, counted = _shares(label_counts, self.n_classes)  # type: ignore[arg-type]
-        fit = fit_of(self.table, wanted, counted, alphas, mode, variance)
-        fit = self._with_own(fit, wanted, counted, variance, alphas, own)
+        mix = mix_of(self.table, self.label_names, label_counts, labels, probabilities, source)
+        variance = mix.guess_variance(self.table, alphas)
+        fit = fit_of(self.table, mix.wanted, mix.counted, alphas, mode, variance)
+        fit = self._with_own(fit, mix, variance, alphas, own, name)
+        if mix.guesses is not None:
+            fit = replace(fit, error=fit.error + GUESSED)
         return calibration_of(
             fit,
             name,
@@ -181,50 +166,26 @@ class SketchResult:
             self.label_names,
         )
 
-    def _guessed(
-        self, probabilities: ArrayLike, source: ArrayLike | None, alphas: tuple[float, ...]
-    ) -> tuple[Float64, Float64]:
-        """A label mix from predictions, and the variance of the coverage that its error causes."""
-        p = checks.probabilities(probabilities, "probabilities")
-        if p.shape[1] != self.n_classes:
-            raise FedcoverError(
-                f"probabilities has {p.shape[1]} columns",
-                allowed=f"one per class: {self.n_classes}",
-                fix="Use outputs of the model whose scores were collected",
-            )
-        base = label_totals(self.table) if source is None else source
-        wanted = from_unlabelled(p, source=base)
-        rng = np.random.default_rng(0)
-        again = np.array(
-            [
-                from_unlabelled(p[rng.integers(len(p), size=len(p))], source=base, tolerance=1e-5)
-                for _ in range(RESAMPLES)
-            ]
-        )
-        mixed = mixture(self.table, wanted)
-        rows = self.table.layout.row_of
-        moved = [again @ mixed.rows[rows, mixed.edge(a)] for a in alphas]
-        return wanted, np.var(moved, axis=1)
-
     def _with_own(
         self,
         fit: Fit,
-        wanted: Float64,
-        counted: int | None,
+        mix: Mix,
         variance: Float64 | None,
         alphas: tuple[float, ...],
         own: Float64 | None,
+        name: str,
     ) -> Fit:
         """The fit with the site's own scores blended in, or advice to give them."""
-        mixed = mixture(self.table, wanted)
+        mixed = mixture(self.table, mix.wanted)
         if variance is None:
-            variance = counted_variance(self.table, mixed, counted, alphas)
-        errors = errors_of(self.table, mixed, wanted, variance, alphas)
+            variance = counted_variance(self.table, mixed, mix.counted, alphas)
+        errors = errors_of(self.table, mixed, mix.wanted, variance, alphas)
         if own is None:
-            return self._advised(fit, errors.total, counted, alphas)
-        same = counted == len(own)
+            return self._advised(fit, errors.total, mix.counted, alphas)
+        common = float(mix.wanted @ mixed.shares) if name in self.sites else 0.0
+        same = mix.counted == len(own)
         edges = np.array(self.table.layout.edges)
-        both = blend(mixed, errors, edges, own, alphas, same, fit.thresholds)
+        both = blend(mixed, errors, edges, own, alphas, same, common, fit.thresholds)
         a = int(np.argmax(both.error))
         share = both.share[a]
         used = "the sketch alone" if share == 0 else "own scores alone" if share == 1 else "both"
@@ -266,8 +227,9 @@ class SketchResult:
         """The sketch of both groups of sites; sites must be different, layouts the same."""
         if not isinstance(other, SketchResult):
             return NotImplemented
-        for what in ("score", "temperature", "label_names", "most_per_site"):
-            if getattr(self, what) != getattr(other, what):
+        for what in ("score", "temperature", "label_names", "most_per_site", "mode"):
+            mine, theirs = getattr(self, what), getattr(other, what)
+            if mine != theirs and not (what == "label_names" and None in (mine, theirs)):
                 raise FedcoverError(
                     f"the two sketches differ in {what}",
                     allowed=f"the same {what}",
@@ -284,7 +246,13 @@ class SketchResult:
             average(self.cost.bytes_up, other.cost.bytes_up),
             average(self.cost.bytes_down, other.cost.bytes_down),
         )
-        return replace(self, table=table, privacy=_either(self.privacy, other.privacy), cost=cost)
+        return replace(
+            self,
+            table=table,
+            privacy=either(self.privacy, other.privacy),
+            cost=cost,
+            label_names=self.label_names or other.label_names,
+        )
 
     def save(self, path: str | Path) -> None:
         """Write the sketch as one small .npz file with a schema version and a checksum."""
@@ -298,64 +266,3 @@ class SketchResult:
         from fedcover.sketch.file import load
 
         return load(path)
-
-
-def composed(
-    previous: SketchResult, statement: PrivacyStatement | None, sites: tuple[str, ...]
-) -> PrivacyStatement | None:
-    """The statement of a renewed sketch: whoever has both knows both, so both are spent."""
-    earlier = previous.privacy
-    if not set(previous.sites) & set(sites):
-        raise FedcoverError(
-            "previous has none of these sites",
-            allowed="an earlier sketch of the same sites",
-            fix="Leave previous out, and add the two sketches",
-        )
-    if earlier is None or statement is None:
-        raise FedcoverError(
-            "a sketch without privacy was collected from the same data, or is to be",
-            allowed="privacy in both",
-            fix="Without privacy there is no budget to add: leave previous out",
-        )
-    for what in ("unit", "relation", "view"):
-        if getattr(earlier, what) != getattr(statement, what):
-            raise FedcoverError(
-                f"previous has {what} {getattr(earlier, what)!r}",
-                allowed=f"the same {what} in both",
-                fix="Budgets of different kinds do not add up",
-            )
-    delta = max(earlier.delta, statement.delta)
-    events = (*earlier.events, *statement.events)
-    return replace(statement, events=events, delta=delta, epsilon=accounting.epsilon(events, delta))
-
-
-def _either(one: PrivacyStatement | None, two: PrivacyStatement | None) -> PrivacyStatement | None:
-    """What holds for a record that is in one of two disjoint collections: the weaker promise."""
-    if one is None or two is None:
-        if one is two:
-            return None
-        raise FedcoverError(
-            "one of the two sketches has no privacy",
-            allowed="privacy in both, or in none",
-            fix="The sum would promise less than one of them did",
-        )
-    for what in ("unit", "relation", "view"):
-        if getattr(one, what) != getattr(two, what):
-            raise FedcoverError(
-                f"the two sketches differ in privacy.{what}",
-                allowed=f"the same {what} in both",
-                fix="Collect the second as the first",
-            )
-    delta = max(one.delta, two.delta)
-    weaker = max(one, two, key=lambda s: (accounting.epsilon(s.events, delta), repr(s.events)))
-    public = tuple(sorted({*one.public, *two.public}))
-    epsilon = accounting.epsilon(weaker.events, delta)
-    return replace(weaker, delta=delta, epsilon=epsilon, public=public)
-
-
-def _shares(given: ArrayLike, n_classes: int) -> tuple[Float64, int | None]:
-    """A label distribution, and from how many labels it was counted (None for bare shares)."""
-    wanted = checks.distribution(given, n_classes, "label_counts")
-    raw = checks.as_float(checks.array(given, "label_counts"), "label_counts")
-    whole = bool((raw == np.round(raw)).all())
-    return wanted, int(raw.sum()) if whole else None
