@@ -23,6 +23,11 @@ RNG = np.random.default_rng(0)
 PROBS, LABELS = RNG.dirichlet(np.ones(3), 25), RNG.integers(0, 3, 25)
 SITES = [fc.Site.from_probabilities(n, PROBS, LABELS, seed=0) for n in "ab"]
 CAL = fc.calibrate(SITES)["a"]
+BUDGET = fc.Privacy(2, 1e-5)
+SKETCHES = [
+    fc.collect(SITES),
+    fc.collect(SITES, fc.methods.Sketch(bins=6, groups=["x", "y", "x"]), BUDGET),
+]
 
 numbers = st.one_of(
     st.integers(-3, 40),
@@ -277,4 +282,106 @@ def test_load_sealed_files_with_any_fields(path, data):
         only_ours(loaded.predict_set, PROBS, seed=0)
         only_ours(loaded.predict_set, logits=PROBS, seed=0)
         only_ours(loaded.save, path)
+        assert str(loaded)
+
+
+@given(
+    st.one_of(vectors, junk),
+    options("alpha", "labels", "probabilities", "source", "local_scores", "mode", "name"),
+)
+@example([1e308, 1e308, 1e308], {})
+@example([0.0, 5e-324, 0.0], {})
+@example([1, 1, 1], {"local_scores": [0.5]})
+@example(None, {"probabilities": PROBS, "source": [1, 0, 0]})
+def test_personalise(label_counts, more):
+    for sketch in SKETCHES:
+        for cal in (
+            only_ours(sketch.personalise, label_counts, **more),
+            only_ours(sketch.personalise, None, **more),
+            only_ours(sketch.personalise, [1, 2, 3], **{**more, "labels": None}),
+        ):
+            assert cal is None or ((cal.thresholds >= 0) & (cal.thresholds <= 1)).all()
+
+
+@given(options("bins", "warp", "groups", "mode", "most_per_site", "design"), options("privacy"))
+@example({"groups": [([],), 1, 2]}, {})
+@example({"bins": np.int64(4)}, {"privacy": BUDGET})
+def test_sketch_options(given_options, more):
+    method = only_ours(fc.methods.Sketch, **given_options)
+    if method is None:
+        return
+    found = only_ours(fc.collect, SITES, method, **more)
+    if found is not None:
+        only_ours(found.personalise, [1, 2, 3])
+
+
+@given(junk, options("method", "privacy", "engine", "previous", "seed"))
+def test_collect(sites, more):
+    only_ours(fc.collect, sites)
+    only_ours(fc.collect, SITES, **more)
+
+
+@pytest.fixture(scope="module")
+def sketch_path(tmp_path_factory):
+    return tmp_path_factory.mktemp("fuzz") / "sketch.npz"
+
+
+@given(data=st.binary(max_size=300))
+@example(data=b"PK\x05\x06" + bytes(18))
+def test_load_any_bytes_as_a_sketch(sketch_path, data):
+    sketch_path.write_bytes(data)
+    assert only_ours(fc.SketchResult.load, sketch_path) is None
+
+
+@given(data=st.data(), which=st.sampled_from([0, 1]))
+def test_load_a_sketch_with_bytes_changed(sketch_path, data, which):
+    """Bytes overwritten, cut out or put in: refused, or nothing that matters has changed."""
+    sketch = SKETCHES[which]
+    sketch.save(sketch_path)
+    raw = bytearray(sketch_path.read_bytes())
+    at = data.draw(st.integers(0, len(raw) - 1))
+    cut = data.draw(st.integers(0, 8))
+    raw[at : at + cut] = data.draw(st.binary(max_size=8))
+    sketch_path.write_bytes(raw)
+    again = only_ours(fc.SketchResult.load, sketch_path)
+    if again is not None:
+        assert np.array_equal(again.table.table, sketch.table.table)
+        assert np.array_equal(again.table.labels, sketch.table.labels)
+        assert again.table.layout == sketch.table.layout
+        assert again.privacy == sketch.privacy
+
+
+@given(data=st.data(), which=st.sampled_from([0, 1]))
+def test_load_sealed_sketches_with_any_fields(sketch_path, data, which):
+    """The checksum is no secret; fields of the header and of what is in it, and arrays."""
+    SKETCHES[which].save(sketch_path)
+    with np.load(sketch_path) as file:
+        parts = {name: file[name] for name in file.files}
+    header = json.loads(parts["header"].tobytes())
+    for field in data.draw(st.lists(st.sampled_from(sorted(header)), max_size=2)):
+        inside = header[field]
+        if isinstance(inside, dict) and data.draw(st.booleans()):
+            inside[data.draw(st.sampled_from(sorted(inside)))] = data.draw(plain)
+        else:
+            header[field] = data.draw(plain)
+    whole = {"table": parts["table"], "labels": parts["labels"]}
+    if data.draw(st.booleans()):
+        kinds = st.sampled_from([np.int8, np.int64, np.uint8, np.float64, "U3", np.bool_])
+        shape = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=6)
+        whole[data.draw(st.sampled_from(["table", "labels"]))] = data.draw(hnp.arrays(kinds, shape))
+    text = json.dumps(header).encode("utf-8", "surrogatepass")
+    digest = hashlib.sha256(text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in ("labels", "table"):
+            if whole[name].dtype.kind != "U":
+                digest.update(np.ascontiguousarray(whole[name].astype("<i8")).tobytes())
+    seal = np.frombuffer(digest.digest(), np.uint8)
+    np.savez(sketch_path, header=np.frombuffer(text, np.uint8), sha256=seal, **whole)
+    loaded = only_ours(fc.SketchResult.load, sketch_path)
+    if loaded is not None:  # what loads can be used, shown, added and saved
+        cal = only_ours(loaded.personalise, [1, 2, 3], [0.1, 0.5])
+        assert cal is None or ((cal.thresholds >= 0) & (cal.thresholds <= 1)).all()
+        only_ours(loaded.__add__, SKETCHES[which])
+        only_ours(loaded.save, sketch_path)
         assert str(loaded)

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from numpy.typing import NDArray
 
 from fedcover.report import style
@@ -24,6 +29,9 @@ LOOKS = (
     (BLUE, (0, (1, 1)), "P"),
 )
 """Colour, line and marker of the first, second, … thing drawn; told apart without colour too."""
+
+HATCHES = ("", "/////", "....", "xxxxx", "-----", "\\\\\\\\\\")
+"""What fills the first, second, … violin of a group."""
 
 
 @dataclass(frozen=True)
@@ -57,13 +65,11 @@ def violins(
     axes = figure.subplots()
     step = 0.8 / len(kinds)
     for k, kind in enumerate(kinds):
-        colour = LOOKS[k % len(LOOKS)][0]
         values = [g[kind] for g in groups.values() if kind in g]
         place = [
             i + (k - (len(kinds) - 1) / 2) * step for i, g in enumerate(names) if kind in groups[g]
         ]
-        _violin(axes, values, place, step * 0.9, colour, k)
-        axes.plot([], [], color=colour, lw=6, alpha=0.35 + 0.15 * (k % 3), label=kind)
+        _violin(axes, values, place, step * 0.9, k)
     if target is not None:
         axes.axhline(target, color=MUTED, lw=1, ls="--", zorder=1)
     axes.set_xticks(range(len(names)), names)
@@ -74,23 +80,61 @@ def violins(
         axes.set_ylim(bottom=bottom)
     axes.grid(axis="y")
     if len(kinds) > 1:
-        axes.legend(loc="lower left", ncols=1 if narrow else 3, fontsize=7.5)
+        columns = 2 if narrow else 5
+        figure.set_figheight(3.2 + 0.17 * -(-len(kinds) // columns))
+        keys = [Patch(label=kind, **_filling(k)) for k, kind in enumerate(kinds)]
+        figure.legend(handles=keys, loc="outside lower center", ncols=columns, fontsize=7.5)
     return figure
 
 
+def _filling(k: int) -> dict[str, Any]:
+    """Look of the k-th violin: filled, or else hatched, because SVG fades both together."""
+    colour, hatch = LOOKS[k % len(LOOKS)][0], HATCHES[k % len(HATCHES)]
+    face = "none" if hatch else (*to_rgb(colour), 0.3)
+    return {"edgecolor": colour, "facecolor": face, "hatch": hatch, "linewidth": 0.8}
+
+
 def _violin(
-    axes: Axes, values: Sequence[Float64], place: Sequence[float], width: float, colour: str, k: int
+    axes: Axes,
+    values: Sequence[Float64],
+    place: Sequence[float],
+    width: float,
+    k: int,
+    side: Literal["vertical", "horizontal"] = "vertical",
 ) -> None:
     spread = [v if np.ptp(v) > 1e-9 else v + np.linspace(-1e-6, 1e-6, len(v)) for v in values]
-    parts = axes.violinplot(spread, positions=place, widths=width, showextrema=False)
+    parts = axes.violinplot(
+        spread, positions=place, widths=width, showextrema=False, orientation=side
+    )
     for body in parts["bodies"]:  # type: ignore[attr-defined]
-        body.set_facecolor(colour)
-        body.set_edgecolor(colour)
-        body.set_alpha(0.35 + 0.15 * (k % 3))
+        body.set(alpha=None, **_filling(k))
     for x, v in zip(place, values, strict=True):
         low, middle, high = np.quantile(v, [0.25, 0.5, 0.75])
-        axes.plot([x, x], [low, high], color=INK, lw=2.2, solid_capstyle="butt")
-        axes.plot([x], [middle], marker="o", ms=3.2, color=PAPER, mec=INK, mew=0.8)
+        bar, dot = ([x, x], [low, high]), ([x], [middle])
+        if side == "horizontal":
+            bar, dot = bar[::-1], dot[::-1]
+        axes.plot(*bar, color=INK, lw=2.2, solid_capstyle="butt")
+        axes.plot(*dot, marker="o", ms=3.2, color=PAPER, mec=INK, mew=0.8)
+
+
+@style.styled
+def sideways(
+    rows: Mapping[str, Float64], xlabel: str, *, width: float = style.WIDE, log: bool = False
+) -> Figure:
+    """One lying violin per method, for long names; white mark: median; thick bar: middle half."""
+    figure = Figure(figsize=(width, 0.8 + 0.3 * len(rows)))
+    axes = figure.subplots()
+    if log:
+        axes.set_xscale("log")
+    _violin(axes, list(rows.values()), range(len(rows)), 0.8, 0, "horizontal")
+    if log:
+        _plain_ticks(axes.xaxis)
+    axes.set_yticks(range(len(rows)), list(rows))
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", labelsize=8 if width > style.NARROW else 7)
+    axes.set_xlabel(xlabel)
+    axes.grid(axis="x")
+    return figure
 
 
 @style.styled
@@ -106,7 +150,7 @@ def histograms(
     """One histogram per method, on common axes; dashed: the target, solid: the mean."""
     columns = min(columns, len(panels)) if width > style.NARROW else 2
     lines = -(-len(panels) // columns)
-    figure = Figure(figsize=(width, 0.7 + 1.25 * lines))
+    figure = Figure(figsize=(width, 0.7 + (1.25 if width > style.NARROW else 1.37) * lines))
     axes = figure.subplots(lines, columns, sharex=True, squeeze=False).ravel().tolist()
     low, high = limits or (min(v.min() for v in panels.values()), 1.0)
     bins = np.linspace(low, high, 41).tolist()
@@ -122,7 +166,8 @@ def histograms(
             share = 1 - len(seen) / len(values)
             words = f"{share:.0%} below {low:g}"
             panel.text(0.02, 0.85, words, transform=panel.transAxes, fontsize=7.5, color=ORANGE)
-        panel.set_title(f"{name}: {mean:.3f} ± {values.std():.3f}", fontsize=7.5)
+        gap = ": " if width > style.NARROW else "\n"
+        panel.set_title(f"{name}{gap}{mean:.3f} ± {values.std():.3f}", fontsize=7.5)
         panel.set_yticks([])
         panel.tick_params(labelbottom=k + columns >= len(panels))
     for panel in axes[len(panels) :]:
@@ -157,13 +202,26 @@ def lines(
         axes.axhline(target, color=MUTED, lw=1, ls="--")
     if "x" in log:
         axes.set_xscale("log")
+        _plain_ticks(axes.xaxis)
     if "y" in log:
         axes.set_yscale("log")
+        _plain_ticks(axes.yaxis)
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
     axes.grid(color=GRID)
-    axes.legend(fontsize=7.5, ncols=1 if width <= style.NARROW else 2)
+    columns = 1 if width <= style.NARROW else 3
+    figure.set_figheight(3.1 + 0.17 * -(-len(curves) // columns))
+    figure.legend(loc="outside lower center", fontsize=7.5, ncols=columns)
     return figure
+
+
+def _plain_ticks(axis: Axis) -> None:
+    """Plain numbers on a logarithmic axis of at most two decades, where 10⁰ says too little."""
+    low, high = axis.get_view_interval()
+    if high / low <= 100:
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+        axis.set_minor_locator(NullLocator())
 
 
 @style.styled

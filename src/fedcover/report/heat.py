@@ -98,7 +98,8 @@ def heat(
             f"A column pools about {layout.bins / len(column_starts):.0f} of {layout.bins:,} bins."
         )
     if layout.warp != "even":
-        said += f" Columns are finer near {1 if layout.warp.startswith('upper') else 0}, where scores crowd."
+        end = 1 if layout.warp.startswith("upper") else 0
+        said += f" Columns are finer near {end}, where scores crowd."
     return Heat(
         cells=np.where(np.abs(cells) < 1e-9, 0.0, cells),
         rows=[_ends(names[start : start + row]) for start in row_starts],

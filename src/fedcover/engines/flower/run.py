@@ -15,6 +15,7 @@ from fedcover.protocols.dp_fedcp import DPFedCP
 from fedcover.protocols.pooled import EstimatedWeights, Pooled
 from fedcover.protocols.sketch import Sketch
 
+
 class Setting(NamedTuple):
     """A key of the run configuration: what it is unless set, and what it says."""
 
@@ -23,7 +24,9 @@ class Setting(NamedTuple):
 
 
 KEYS: dict[str, Setting] = {
-    "run": Setting("fedcover", "name of the run; the same name again repeats it, and costs nothing"),
+    "run": Setting(
+        "fedcover", "name of the run; the same name again repeats it, and costs nothing"
+    ),
     "method": Setting("sketch", "sketch, dp-fedcp, pooled or estimated-weights"),
     "options": Setting("", "options of the method, such as bins=12 or rounds=20, with commas"),
     "alpha": Setting("0.1", "error rates α, with commas"),
@@ -38,7 +41,9 @@ KEYS: dict[str, Setting] = {
     "seconds": Setting(120.0, "how long to wait for the replies of one stage"),
     "resends": Setting(2, "how often a letter is sent again to those that did not answer"),
     "seed": Setting(0, "seed of subsampling and of the choice of participants"),
-    "out": Setting("runs", "folder at the server; a run writes into a folder of its own name in it"),
+    "out": Setting(
+        "runs", "folder at the server; a run writes into a folder of its own name in it"
+    ),
 }
 """What a run configuration may hold."""
 

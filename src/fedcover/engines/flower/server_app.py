@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from flwr.app import Context
@@ -34,7 +34,7 @@ def server_app() -> ServerApp:
             conduct(Run.of(context.run_config), GridChannel(grid))
         except FedcoverError as error:
             log(ERROR, "fedcover: %s", error)
-            raise SystemExit(f"fedcover: {error}") from None
+            raise RuntimeError(f"fedcover: {error}") from None  # Flower then ends the run as failed
 
     return app
 
@@ -74,7 +74,10 @@ def conduct(run: Run, channel: Any) -> list[str]:
         messages = dict.fromkeys(task.sites, sketch_message(sketch))
     else:
         messages = {name: fit_message(published[name]) for name in task.sites}
-        facts |= fit_facts(run.method, method.label, statement, cost, n)
+        options = {f.name: getattr(method, f.name) for f in fields(method) if f.init}  # type: ignore[arg-type]
+        facts |= fit_facts(run.method, method.label, statement, cost, n, options)
+    if conductor.missing.keys() & set(task.sites):  # who was lost may be back, and is asked once
+        conductor.patience = replace(conductor.patience, resends=0)
     have = conductor.finish(messages, facts)
     _report(conductor, have, cost, clock, statement)
     return have

@@ -32,14 +32,18 @@ CODES = {
         "cannot read its data, ledger or keys",
         "On that site: fedcover flower doctor",
     ),
+    "hello": (
+        "does not know this run",
+        "Start the run again: it begins with a hello, and no budget is spent twice",
+    ),
     "query": (
         "was asked for something it cannot answer",
         "Check that all sites have the same classes and score; the reason is in the site's log",
     ),
     "agreement": (
         "does not agree to this secure sum",
-        "The reason is in the site's log; a run that was interrupted after its sum was opened must "
-        "be repeated with the same sites, or under a new name and with new budget",
+        "The reason is in the site's log; an interrupted run is repeated with the same sites, or "
+        "under a new name and with new budget",
     ),
     "internal": ("failed", "The reason is in the site's log"),
 }
@@ -64,9 +68,14 @@ def code_of(error: Exception) -> str:
     return "query" if isinstance(error, FedcoverError) else "internal"
 
 
+def known_code(code: object) -> str:
+    """A code that a site sent; a word that is none of them counts as a failure."""
+    return code if isinstance(code, str) and code in CODES else "internal"
+
+
 def words(site: str, code: str) -> FedcoverError:
     """The error that the server shows for a site's code."""
-    what, fix = CODES.get(code, CODES["internal"])
+    what, fix = CODES[code]
     return FedcoverError(
         f"site {site!r} {what} (code {code!r})", allowed="an answer of every site", fix=fix
     )

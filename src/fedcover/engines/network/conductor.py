@@ -12,53 +12,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 
-from fedcover import scores
 from fedcover.engines.base import Traffic
 from fedcover.engines.network.checkpoint import Checkpoint
-from fedcover.engines.network.codes import words
-from fedcover.engines.network.letters import Letter, digest
+from fedcover.engines.network.codes import CODES, words
+from fedcover.engines.network.greeting import Introductions, as_before, introduction, together
+from fedcover.engines.network.letters import Letter, checked_run
+from fedcover.engines.network.post import Channel as Channel
+from fedcover.engines.network.post import Node, exchange
+from fedcover.engines.network.post import Patience as Patience
 from fedcover.errors import FedcoverError
 from fedcover.privacy.statement import Privacy
-from fedcover.protocols.base import Message, Method, Published, Round, SecureSum, Task
-from fedcover.site import checked_name
-
-Node = int
-
-
-class Channel(Protocol):
-    """What carries letters."""
-
-    def nodes(self) -> list[Node]:
-        """Nodes that can be reached now."""
-        ...
-
-    def exchange(self, letters: Mapping[Node, bytes], seconds: float) -> dict[Node, bytes]:
-        """The replies that came in time; those of other nodes are missing."""
-        ...
-
-
-@dataclass(frozen=True)
-class Patience:
-    """How long to wait, and for how many.
-
-    Attributes
-    ----------
-    seconds
-        For the replies of one stage.
-    resends
-        How often a letter is sent again to those that did not answer.
-    quorum
-        How many sites must be there to begin; those that say hello then make up the federation.
-    """
-
-    seconds: float = 120.0
-    resends: int = 2
-    quorum: int = 1
+from fedcover.protocols.base import Message, Method, Published, Round, SecureSum, ServerHalf, Task
 
 
 @dataclass
@@ -79,105 +48,98 @@ class Conductor:
         Public keys of the sites, for secure sums; None adds replies up without one.
     tell
         Called with (rounds done, most rounds) after every round.
+    names
+        The node of every site that is there.
+    missing
+        Who is not there, or left, and why, in words.
+    traffic
+        Rounds and bytes so far, those of an interrupted run included.
     """
 
     channel: Channel
     run: str
-    patience: Patience = Patience()
+    patience: Patience = field(default_factory=Patience)
     checkpoint: Checkpoint | None = None
     roster: Any = None
     tell: Callable[[int, int], None] = lambda done, most: None
     names: dict[str, Node] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
     traffic: Traffic = field(default_factory=Traffic)
+    _said: Introductions = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        checked_run(self.run)
 
     def hello(self, method: str, privacy: Privacy | None) -> Task:
         """Meets the sites: what everybody may know of them, as a task without targets."""
         facts = {"method": method, "privacy": None if privacy is None else _budget(privacy)}
-        nodes = self._nodes()
-        asked = {node: Letter("hello", self.run, 0, facts) for node in nodes}
-        replies, refused = self._exchange(asked)
-        found: dict[str, dict[str, Any]] = {}
-        for node, reply in sorted(replies.items()):
-            name = checked_name(reply.facts.get("name"), "name of a site")  # type: ignore[arg-type]
-            if name in found:
+        letters = {node: Letter("hello", self.run, 0, facts) for node in self._nodes()}
+        replies, refused = exchange(self.channel, letters, self.patience)
+        self.names, self.missing, found = {}, {}, {}
+        for node in letters:
+            if node in refused:
+                self.missing[f"node {node}"] = CODES[refused[node]][0]
+            elif node not in replies:
+                self.missing[f"node {node}"] = f"did not answer {self.patience.words}"
+            elif (said := introduction(replies[node].facts)) is None:
+                self.missing[f"node {node}"] = "said things of itself that cannot be"
+            elif said["name"] in found:
                 raise FedcoverError(
-                    f"two sites are called {name!r}", allowed="different names", fix="Rename one"
+                    f"two sites are called {said['name']!r}",
+                    allowed="different names",
+                    fix="Rename one",
                 )
-            found[name] = dict(reply.facts)
-            self.names[name] = node
-        self.missing = {f"node {node}": code for node, code in refused.items()}
+            else:
+                found[said["name"]] = said
+                self.names[said["name"]] = node
         if len(found) < self.patience.quorum:
             if refused:
                 node, code = next(iter(refused.items()))
                 raise words(f"node {node}", code)
-            raise _too_few(len(found), self.patience.quorum)
-        names = tuple(sorted(found))
-        first = found[names[0]]
-        for name in names[1:]:
-            for what in ("n_classes", "score", "temperature", "label_names"):
-                if found[name].get(what) != first.get(what):
-                    raise FedcoverError(
-                        f"sites {names[0]!r} and {name!r} differ in {what}",
-                        allowed=f"the same {what} at every site",
-                        fix="Make the sites' configurations alike",
-                    )
-        self.traffic = Traffic(0, dict.fromkeys(names, 0), dict.fromkeys(names, 0))
-        sizes = [found[name].get("records") for name in names]
-        known = all(isinstance(n, int) and n >= 1 for n in sizes)
-        spec = first.get("score")
-        return Task(
-            sites=names,
-            n_classes=int(first["n_classes"]),
-            privacy=privacy,
-            score=None if spec is None else scores.from_spec(spec),
-            sizes=tuple(sizes) if known else None,  # type: ignore[arg-type]
-        )
+            raise self._too_few(len(found))
+        self._said = self._federation(found)
+        self.traffic = Traffic(0, dict.fromkeys(self._said, 0), dict.fromkeys(self._said, 0))
+        return together(self._said, privacy)
 
     def _nodes(self) -> list[Node]:
         """The nodes, once there are enough: they connect when they like."""
         until = time.monotonic() + self.patience.seconds
         while len(nodes := self.channel.nodes()) < self.patience.quorum:
             if time.monotonic() > until:
-                raise _too_few(len(nodes), self.patience.quorum)
+                raise self._too_few(len(nodes))
             time.sleep(0.5)
         return nodes
 
+    def _federation(self, found: Introductions) -> Introductions:
+        """Those that are there; in a run that is repeated, those that it began with."""
+        known = self.checkpoint.known() if self.checkpoint is not None else None
+        if known is None:
+            return found
+        before = as_before(self.run, found, known.get("sites", {}))
+        for name in sorted(set(found) - set(before)):
+            self.missing[name] = "is not of this run, which began without it"
+            del self.names[name]
+        for name in sorted(set(before) - set(found)):
+            self.missing[name] = "was there when this run began, and is not now"
+        return before
+
     def drive(self, method: Method, task: Task) -> Published:
         """All rounds of a method; what it publishes."""
-        done = self._begin(method, task)
-        server, replies = method.server(task), None
+        server = method.server(task)
+        ended, asked = _next(server, None, 0)
+        done = 0 if ended else self._begin(method, task)
         number = 0
-        while True:
-            try:
-                asked = next(server) if replies is None else server.send(replies)
-            except StopIteration as end:
-                return end.value
+        while not ended:
             queries = asked.queries if isinstance(asked, SecureSum) else asked
-            if number < done and self.checkpoint is not None:
-                replies = self.checkpoint.replies(number, queries)
+            if self.checkpoint is not None and number < done:
+                replies = self.checkpoint.replies(number, queries, self.traffic)
             else:
-                if isinstance(asked, SecureSum):
-                    replies = {"sum": self._sum(asked, task, number)}
-                else:
-                    replies = self._ask(asked, number)
-                if self.checkpoint is not None:
-                    self.checkpoint.keep(number, queries, replies)
+                replies = self._round(asked, queries, task, number)
             number += 1
             self.traffic.rounds = number
             self.tell(number, method.most_rounds)
-
-    def finish(self, messages: Mapping[str, Message], facts: Mapping[str, Any]) -> list[str]:
-        """Sends every site what was published; the names of those that have it."""
-        number = self.traffic.rounds
-        asked = {
-            self.names[name]: Letter("finish", self.run, number, facts, message)
-            for name, message in messages.items()
-        }
-        replies, refused = self._exchange(asked)
-        by_node = {node: name for name, node in self.names.items()}
-        self.missing |= {by_node[node]: code for node, code in refused.items()}
-        return sorted(by_node[node] for node in replies)
+            ended, asked = _next(server, replies, number)
+        return asked
 
     def _begin(self, method: Method, task: Task) -> int:
         if self.checkpoint is None:
@@ -185,49 +147,69 @@ class Conductor:
         facts = {
             "run": self.run,
             "method": repr(method),
-            "sites": task.sites,
-            "alphas": task.alphas,
+            "sites": self._said,
+            "levels": task.alphas,
             "targets": [t.name for t in task.targets],
             "seed": task.seed,
-            "privacy": None if task.privacy is None else _budget(task.privacy),
+            "threshold": task.fewest,
+            "budget": None if task.privacy is None else _budget(task.privacy),
         }
         return self.checkpoint.begin(facts)
 
+    def _round(
+        self, asked: Round | SecureSum, queries: Round, task: Task, number: int
+    ) -> dict[str, Message]:
+        before = asdict(self.traffic)
+        if isinstance(asked, SecureSum):
+            replies = {"sum": self._sum(asked, task, number)}
+        else:
+            replies = self._ask(asked, number)
+        if self.checkpoint is not None:
+            up, down = (
+                {n: count - before[way][n] for n, count in getattr(self.traffic, way).items()}
+                for way in ("bytes_up", "bytes_down")
+            )
+            self.checkpoint.keep(number, queries, replies, Traffic(1, up, down))
+        return replies
+
+    def finish(self, messages: Mapping[str, Message], facts: Mapping[str, Any]) -> list[str]:
+        """Sends every site what was published; the names of those that have it."""
+        letters = {
+            name: Letter("finish", self.run, self.traffic.rounds, facts, message)
+            for name, message in messages.items()
+        }
+        replies, refused = self._exchange(letters)
+        for name in letters:
+            if name in refused:
+                self.missing[name] = CODES[refused[name]][0]
+            elif name not in replies:
+                self.missing[name] = f"did not take the result {self.patience.words}"
+        return sorted(replies)
+
     def _ask(self, queries: Round, number: int) -> dict[str, Message]:
         """One round: every site must answer in the end."""
-        asked = {
-            self.names[name]: Letter("ask", self.run, number, {}, query)
-            for name, query in queries.items()
-        }
-        replies, refused = self._exchange(asked)
-        out = {}
+        replies, refused = self._send("ask", queries, number)
         for name in queries:
-            node = self.names[name]
-            if node in refused:
-                raise words(name, refused[node])
-            reply = replies.get(node)
-            if reply is None or reply.body is None:
+            if name in refused:
+                raise words(name, refused[name])
+            if name not in replies:
                 raise FedcoverError(
-                    f"site {name!r} has not answered round {number + 1} within "
-                    f"{self.patience.seconds:g} s, asked {self.patience.resends + 1} times",
+                    f"site {name!r} has not answered round {number + 1} {self.patience.words}",
                     allowed="an answer of every site",
                     fix="Bring it back and start the run again under the same name: finished "
                     "rounds are not repeated, and no budget is spent twice",
                 )
-            out[name] = reply.body
-            self._count(name, asked[node], reply)
-        return out
+        return replies
 
     def _sum(self, asked: SecureSum, task: Task, number: int) -> Message:
         """One round as a secure sum, or added up here where that was asked for."""
-        if self.roster is None:
-            from fedcover.engines.inprocess import summed
-
-            return summed(list(self._ask(asked.queries, number).values()))
         from os import urandom
 
+        from fedcover.engines.network.totals import added_up, secure_total
+
+        if self.roster is None:
+            return added_up(asked, self._ask(asked.queries, number), task.sites)
         from fedcover.securesum import Terms
-        from fedcover.securesum import server as sum_server
 
         question = next(iter(asked.queries.values()))
         terms = Terms(
@@ -237,85 +219,74 @@ class Conductor:
             question=question,
             threshold=task.noisy,
         )
-        stages = sum_server(terms, self.roster)
-        replies: dict[str, Message] | None = None
-        refused: dict[str, str] = {}
-        while True:
-            try:
-                queries = next(stages) if replies is None else stages.send(replies)
-            except StopIteration as end:
-                total = end.value
-                self.missing |= dict(total.missing)
-                present = [i for i, name in enumerate(task.sites) if name in total.sites]
-                return Message(
-                    question.kind, {**total.arrays, "present": np.array(present, dtype=np.int64)}
-                )
-            except FedcoverError as error:
-                if refused:  # the sites' own words say more than a number of sites that are left
-                    name, code = next(iter(refused.items()))
-                    raise words(name, code) from error
-                raise
-            letters = {
-                self.names[name]: Letter("sum", self.run, number, {}, query)
-                for name, query in queries.items()
-            }
-            got, bad = self._exchange(letters)
-            replies = {}
-            for name in queries:
-                node = self.names[name]
-                if node in bad:
-                    refused[name] = bad[node]
-                elif node in got and got[node].body is not None:
-                    replies[name] = got[node].body  # type: ignore[assignment]
-                    self._count(name, letters[node], got[node])
+        total = secure_total(
+            terms,
+            self.roster,
+            send=lambda queries: self._send("sum", queries, number),
+            before=self.checkpoint.survivors(number) if self.checkpoint else None,
+            agreeing=lambda names: self._agreeing(number, names),
+        )
+        self.missing |= total.missing
+        present = [k for k, name in enumerate(task.sites) if name in total.sites]
+        return Message(
+            question.kind, {**total.arrays, "present": np.array(present, dtype=np.int64)}
+        )
 
-    def _count(self, name: str, sent: Letter, got: Letter) -> None:
-        self.traffic.bytes_down[name] += len(sent.to_bytes())
-        self.traffic.bytes_up[name] += len(got.to_bytes())
+    def _agreeing(self, number: int, names: Any) -> None:
+        if self.checkpoint is not None:
+            self.checkpoint.keep_survivors(number, names)
 
-    def _exchange(
-        self, letters: Mapping[Node, Letter]
-    ) -> tuple[dict[Node, Letter], dict[Node, str]]:
-        """Good replies by node, and the codes of those that refused; the rest did not answer."""
-        waiting = {node: letter.to_bytes() for node, letter in letters.items()}
-        good: dict[Node, Letter] = {}
-        refused: dict[Node, str] = {}
-        for _ in range(self.patience.resends + 1):
-            for node, data in self.channel.exchange(waiting, self.patience.seconds).items():
-                if node not in waiting:
-                    continue
-                reply = _reply_to(waiting[node], letters[node], data)
-                if reply is None:
-                    continue
-                if reply.stage == "refused":
-                    refused[node] = str(reply.facts.get("code"))
-                else:
-                    good[node] = reply
-            waiting = {n: d for n, d in waiting.items() if n not in good and n not in refused}
-            if not waiting:
-                break
-        return good, refused
+    def _send(
+        self, stage: str, queries: Round, number: int
+    ) -> tuple[dict[str, Message], dict[str, str]]:
+        """Replies to queries by site, and the codes of those that refused; bytes are counted."""
+        letters = {n: Letter(stage, self.run, number, {}, q) for n, q in queries.items()}
+        replies, refused = self._exchange(letters)
+        out = {}
+        for name, reply in replies.items():
+            assert reply.body is not None  # or it would not count as a reply
+            out[name] = reply.body
+            self.traffic.bytes_down[name] += len(letters[name].to_bytes())
+            self.traffic.bytes_up[name] += len(reply.to_bytes())
+        return out, refused
+
+    def _exchange(self, letters: Mapping[str, Letter]) -> tuple[dict[str, Letter], dict[str, str]]:
+        """Good replies by site, and codes of refusals; a site without a node is silent."""
+        by_node = {node: name for name, node in self.names.items() if name in letters}
+        asked = {node: letters[name] for node, name in by_node.items()}
+        replies, refused = exchange(self.channel, asked, self.patience)
+        found = {by_node[node]: reply for node, reply in replies.items()}
+        return {n: found[n] for n in letters if n in found}, {
+            by_node[node]: code for node, code in refused.items()
+        }
+
+    def _too_few(self, found: int) -> FedcoverError:
+        why = "".join(f"; {name} {reason}" for name, reason in list(self.missing.items())[:5])
+        return FedcoverError(
+            f"{found} sites are there{why}",
+            allowed=f"at least {self.patience.quorum}, the quorum",
+            fix="Start the others, wait for them, or lower the quorum",
+        )
 
 
-def _reply_to(sent: bytes, letter: Letter, data: bytes) -> Letter | None:
-    """The reply, if it is one to this very letter; a stale or broken one is none."""
+def _next(server: ServerHalf, replies: Round | None, number: int) -> tuple[bool, Any]:
+    """Whether the protocol has ended, with what; else what it asks next."""
     try:
-        reply = Letter.of_bytes(data)
+        return False, next(server) if replies is None else server.send(replies)
+    except StopIteration as end:
+        return True, end.value
     except FedcoverError:
-        return None
-    if reply.facts.get("of") != digest(sent):
-        return None
-    same = reply.stage == letter.stage and reply.run == letter.run
-    return reply if reply.stage == "refused" or same else None
+        raise
+    except Exception as error:  # replies come from other people's machines
+        if replies is None:
+            raise
+        raise FedcoverError(
+            f"the replies of round {number} cannot be worked with ({type(error).__name__})",
+            allowed="replies that fit the queries",
+            fix="Check that server and sites run the same version of fedcover; one of the sites "
+            "may send wrong numbers",
+        ) from error
 
 
 def _budget(privacy: Privacy) -> dict[str, Any]:
     return {k: getattr(privacy, k) for k in ("epsilon", "delta", "unit", "relation", "view")}
-
-
-def _too_few(found: int, quorum: int) -> FedcoverError:
-    return FedcoverError(
-        f"{found} sites are there",
-        allowed=f"at least {quorum}, the quorum",
-        fix="Start the others, wait for them, or lower the quorum",
-    )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from fedcover.engines.network.codes import Refusal
 from fedcover.errors import FedcoverError
 from fedcover.protocols import wire
 from fedcover.protocols.message import Message
@@ -21,6 +23,9 @@ STAGES = ("hello", "ask", "sum", "finish", "refused")
 
 MOST_HEAD = 1 << 20
 """Longest head, in bytes."""
+
+LONGEST_RUN = 100
+"""Characters of a run's name: it is a part of names in ledgers, which may have 200."""
 
 
 @dataclass(frozen=True)
@@ -64,14 +69,19 @@ class Letter:
     @classmethod
     def of_bytes(cls, data: bytes) -> Letter:
         """The letter in some bytes; one clear error for anything else."""
+        start = data[: len(wire.MAGIC) + 1] if isinstance(data, bytes) else b""
+        if start[:-1] == wire.MAGIC and start[-1] != wire.VERSION:
+            raise other_version(f"bytes of version {start[-1]}", f"version {wire.VERSION}")
         outer = wire.decode(data)
-        if outer.kind != "letter" or outer.numbers.get("version") != VERSION:
-            raise other_version(outer.numbers.get("version"))
-        if not set(outer.arrays) <= {"head", "body"} or set(outer.numbers) != {"version"}:
+        version = outer.numbers.get("version")
+        if outer.kind == "letter" and version != VERSION:
+            raise other_version(f"version {version!r}", f"version {VERSION}")
+        parts = set(outer.arrays)
+        if outer.kind != "letter" or not parts <= {"head", "body"} or len(outer.numbers) != 1:
             raise _strange("it has parts that no letter has")
         head = _head(outer)
         body = outer.arrays.get("body")
-        if body is not None and body.dtype != np.uint8:
+        if body is not None and (body.dtype != np.uint8 or body.ndim != 1):
             raise _strange("its body is not bytes")
         return cls(
             stage=head["stage"],
@@ -87,11 +97,24 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:32]
 
 
-def other_version(version: object) -> FedcoverError:
+def checked_run(run: object) -> str:
+    """A name that a run may have: it stands in ledgers and in logs."""
+    good = isinstance(run, str) and 0 < len(run) <= LONGEST_RUN
+    if not isinstance(run, str) or not good or not run.isprintable() or not run.strip():
+        raise FedcoverError(
+            f"the run is called {run!r:.120}",
+            allowed=f"1 to {LONGEST_RUN} printable characters",
+            fix="Name it after what it is for, such as 'november'",
+        )
+    return run
+
+
+def other_version(found: str, wanted: str) -> Refusal:
     """The error for letters of another format."""
-    return FedcoverError(
-        f"a letter has version {version!r}",
-        allowed=f"version {VERSION}",
+    return Refusal(
+        "version",
+        f"a letter has {found}",
+        allowed=wanted,
         fix="Install the same version of fedcover at the server and at every site",
     )
 
@@ -101,16 +124,36 @@ def _head(outer: Message) -> dict[str, Any]:
     if array.dtype != np.uint8 or array.ndim != 1 or not 0 < len(array) <= MOST_HEAD:
         raise _strange("it has no head")
     try:
-        head = json.loads(array.tobytes())
+        head = json.loads(
+            array.tobytes().decode(),
+            object_pairs_hook=_once,
+            parse_constant=_number,
+            parse_float=_number,
+        )
     except (ValueError, RecursionError):
         raise _strange("its head is not JSON") from None
     good = isinstance(head, dict) and set(head) == {"stage", "run", "number", "facts"}
     good = good and head["stage"] in STAGES and isinstance(head["facts"], dict)
-    good = good and isinstance(head["run"], str) and 0 < len(head["run"]) <= 200
     good = good and type(head["number"]) is int and 0 <= head["number"] < 1 << 31
     if not good:
         raise _strange("its head is not that of a letter")
+    checked_run(head["run"])
     return dict(head)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys are different: two readers could believe two different ones."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key is repeated")
+    return found
+
+
+def _number(text: str) -> float:
+    """A finite number: NaN and Infinity are not JSON, and 1e999 is no number either."""
+    if not math.isfinite(value := float(text)):
+        raise ValueError("not a finite number")
+    return value
 
 
 def _strange(what: str) -> FedcoverError:

@@ -1,7 +1,8 @@
 """What a site remembers between two letters: small files in a folder of its own.
 
 In a deployment every letter starts a new process, so nothing is kept in memory. Files are replaced
-whole and reach the disk before a reply leaves.
+whole and reach the disk before a reply leaves. Nobody but the site's own user may read them: they
+hold secrets of secure sums, and the log may quote data.
 """
 
 from __future__ import annotations
@@ -10,12 +11,18 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedcover.errors import FileError
+
+MOST_LOG = 1 << 20
+"""Bytes of a log, after which a new one is begun; the one before it is kept."""
+
+MOST_LINE = 20_000
+"""Characters of one entry."""
 
 
 @dataclass(frozen=True)
@@ -27,29 +34,35 @@ class Memory:
     def __post_init__(self) -> None:
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if self.folder.stat().st_mode & 0o077:
+                self.folder.chmod(0o700)
         except OSError as error:
-            raise FileError(
-                f"{self.folder} cannot be made ({error.strerror})",
-                allowed="a folder for this site's state",
-                fix="Change `state` in this site's configuration",
-            ) from None
+            why = f"cannot be made and closed to others ({error.strerror})"
+            raise _unusable(self.folder, why) from None
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """One letter at a time: a resent letter may arrive while the first is being answered."""
         import fcntl
 
-        with (self.folder / "lock").open("w") as file:
+        with open(self._handle("lock", os.O_TRUNC), "wb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
+    def claim(self, site: str) -> None:
+        """Makes the folder this site's; an error if it is another's."""
+        owner = self._facts("site.json")
+        if owner is None:
+            self._keep("site.json", {"site": site})
+        elif owner.get("site") != site:
+            raise _unusable(self.folder, f"is that of site {owner.get('site')!r}, not of {site!r}")
+
     def agreed(self, run: str) -> dict[str, Any] | None:
         """What was said at the start of a run."""
-        data = self._read(f"run-{_short(run)}.json")
-        return None if data is None else json.loads(data)
+        return self._facts(f"run-{_short(run)}.json")
 
     def agree(self, run: str, facts: dict[str, Any]) -> None:
-        self._write(f"run-{_short(run)}.json", json.dumps(facts, sort_keys=True).encode())
+        self._keep(f"run-{_short(run)}.json", facts)
 
     def sum_state(self) -> bytes | None:
         """The secret state of the secure sums."""
@@ -58,31 +71,68 @@ class Memory:
     def keep_sum_state(self, state: bytes) -> None:
         self._write("sums.bin", state)
 
-    def survivors(self, run: str) -> list[str] | None:
-        """The sites with which this one has agreed to open the sum of a round."""
-        data = self._read(f"opened-{_short(run)}.json")
-        return None if data is None else json.loads(data)
+    def summed(self, round_: str) -> dict[str, Any] | None:
+        """With whom the numbers of a round may be summed, once they have been sent."""
+        return self._facts(f"sum-{_short(round_)}.json")
 
-    def keep_survivors(self, run: str, names: list[str]) -> None:
-        self._write(f"opened-{_short(run)}.json", json.dumps(names).encode())
+    def keep_summed(self, round_: str, facts: dict[str, Any]) -> None:
+        self._keep(f"sum-{_short(round_)}.json", facts)
 
     def log(self, text: str) -> None:
-        """A line for the people at this site."""
-        with (self.folder / "log.txt").open("a", encoding="utf-8") as file:
-            file.write(text + "\n")
+        """An entry for the people at this site; a log that cannot be written stops nothing."""
+        with suppress(OSError):
+            path = self.folder / "log.txt"
+            if path.exists() and path.stat().st_size > MOST_LOG:
+                path.replace(self.folder / "log.1.txt")
+            with open(self._handle("log.txt", os.O_APPEND), "ab") as file:
+                file.write(text[:MOST_LINE].encode("utf-8", "backslashreplace") + b"\n")
+
+    def _facts(self, name: str) -> dict[str, Any] | None:
+        data = self._read(name)
+        if data is None:
+            return None
+        try:
+            facts = json.loads(data)
+        except ValueError:
+            facts = None
+        if not isinstance(facts, dict):
+            raise _unusable(self.folder / name, "is damaged")
+        return facts
+
+    def _keep(self, name: str, facts: dict[str, Any]) -> None:
+        self._write(name, json.dumps(facts, sort_keys=True).encode())
 
     def _read(self, name: str) -> bytes | None:
-        path = self.folder / name
-        return path.read_bytes() if path.exists() else None
+        try:
+            return (self.folder / name).read_bytes()
+        except FileNotFoundError:
+            return None
 
     def _write(self, name: str, data: bytes) -> None:
-        part = self.folder / (name + ".part")
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        part = name + ".part"
+        with open(self._handle(part, os.O_TRUNC), "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        part.replace(self.folder / name)
+        (self.folder / part).replace(self.folder / name)
+        folder = os.open(self.folder, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # else a power cut could bring the old file back
+        finally:
+            os.close(folder)
+
+    def _handle(self, name: str, how: int) -> int:
+        return os.open(self.folder / name, os.O_WRONLY | os.O_CREAT | how, 0o600)
 
 
-def _short(run: str) -> str:
-    return hashlib.sha256(run.encode()).hexdigest()[:24]
+def _short(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()[:24]
+
+
+def _unusable(path: Path, why: str) -> FileError:
+    return FileError(
+        f"{path} {why}",
+        allowed="a folder for this site's state that nobody else uses",
+        fix="Change `state` in this site's configuration, or bring the folder back as it was. A "
+        "site that has lost it takes part in new runs only",
+    )

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from fedcover.engines.network.codes import Refusal, code_of
 from fedcover.engines.network.letters import Letter, digest
 from fedcover.engines.network.memory import Memory
 from fedcover.engines.network.published import calibration_from
-from fedcover.engines.network.rules import Rules, method_of
+from fedcover.engines.network.rules import Rules, check_room, method_of
 from fedcover.errors import FedcoverError
 from fedcover.privacy.ledger import Ledger
 from fedcover.privacy.statement import Privacy
@@ -62,31 +63,42 @@ class SiteNode:
 
     def _answer(self, letter: Letter) -> Letter:
         with self.memory.locked():
+            self.memory.claim(self.site.name)
             if letter.stage == "hello":
                 return self._hello(letter)
             agreed = self.memory.agreed(letter.run)
             if agreed is None:
-                raise FedcoverError(
+                raise Refusal(
+                    "hello",
                     f"a letter of run {letter.run!r}, which has not said hello here",
                     allowed="letters of a run that began with a hello",
                     fix="Start the run again",
                 )
+            privacy = self._accepted(agreed.get("method"), agreed.get("privacy"))
             if letter.stage == "ask":
-                return self._ask(letter, agreed)
+                reply = self._reply(letter, _body(letter), agreed["method"], privacy, "server", 1)
+                return Letter("ask", letter.run, letter.number, {}, reply)
             if letter.stage == "sum":
-                return self._sum(letter, agreed)
+                return self._sum(letter, agreed["method"], privacy)
             if letter.stage == "finish":
                 return self._finish(letter)
         raise FedcoverError(
             f"a letter of stage {letter.stage!r}", allowed="letters of a server", fix="Ignore it"
         )
 
+    def _accepted(self, method: object, privacy_facts: object) -> Privacy | None:
+        """The budget of a run whose method and budget the rules of today allow."""
+        privacy = privacy_of(privacy_facts)
+        self.rules.check_method(method)
+        self.rules.check_privacy(privacy, self.ledger is not None)
+        return privacy
+
     def _hello(self, letter: Letter) -> Letter:
         """Checks what the run is to be, and says what everybody may know of this site."""
-        privacy = privacy_of(letter.facts.get("privacy"))
         method = letter.facts.get("method")
-        self.rules.check_method(method)
-        self.rules.check_privacy(privacy)
+        privacy = self._accepted(method, letter.facts.get("privacy"))
+        if self.ledger is not None and privacy is not None:
+            check_room(self.ledger.state(), privacy, letter.run)
         facts: dict[str, Any] = {
             "name": self.site.name,
             "n_classes": self.site.n_classes,
@@ -94,36 +106,47 @@ class SiteNode:
             "temperature": self.site.temperature,
             "label_names": self.site.label_names,
         }
-        if privacy is None or (privacy.relation, privacy.unit) == ("replace", "record"):
+        if privacy is None or self._size_is_public(privacy):
             facts["records"] = len(self.site)
-        self.memory.agree(letter.run, {"method": method, "private": privacy is not None})
+        said = None if privacy is None else asdict(privacy)
+        self.memory.agree(letter.run, {"method": method, "privacy": said})
         return Letter("hello", letter.run, letter.number, facts)
 
-    def _ask(self, letter: Letter, agreed: dict[str, Any]) -> Letter:
-        reply = self._reply(letter, _body(letter), agreed, view="server", shares=1)
-        return Letter("ask", letter.run, letter.number, {}, reply)
+    def _size_is_public(self, privacy: Privacy) -> bool:
+        """Whether the number of records is the same in all neighbouring data, for both sides."""
+        named = {(privacy.relation, privacy.unit)}
+        if self.ledger is not None:
+            budget = self.ledger.state().budget
+            named.add((budget.relation, budget.unit))
+        return named == {("replace", "record")}
 
     def _reply(
-        self, letter: Letter, query: Message, agreed: dict[str, Any], view: str, shares: int
+        self,
+        letter: Letter,
+        query: Message,
+        run_method: str,
+        announced: Privacy | None,
+        view: str,
+        shares: int,
     ) -> Message:
         """The answer to a query, charged to the ledger before it is handed out."""
-        method = method_of(query.kind, agreed["method"])
-        if self.ledger is None:
+        method = method_of(query.kind, run_method)
+        if announced is None:
             return method.answer(query, self.site)
-        if not agreed["private"]:
-            raise Refusal(
-                "privacy",
-                "a run without a budget, at a site with a ledger",
-                allowed="runs with epsilon",
-                fix="Take `ledger` out of this site's configuration, if exact counts may leave it",
-            )
-        budget = self.ledger.state().budget
+        budget = announced if self.ledger is None else self.ledger.state().budget
         privacy = Privacy(budget.epsilon, budget.delta, budget.unit, budget.relation, view)
         events = method.charges(query, privacy, shares)
-        name = f"{letter.run}/{self.site.name}/{letter.number}/{query.kind}"
+        if self.ledger is None:
+            self.rules.check_promise(events, privacy)
+            return method.answer(query, self.site)
+        name = self._name(letter, query)
         return self.ledger.answer(name, query, events, lambda: method.answer(query, self.site))
 
-    def _sum(self, letter: Letter, agreed: dict[str, Any]) -> Letter:
+    def _name(self, letter: Letter, query: Message) -> str:
+        """Of a query in the ledger."""
+        return f"{letter.run}/{self.site.name}/{letter.number}/{query.kind}"
+
+    def _sum(self, letter: Letter, run_method: str, privacy: Privacy | None) -> Letter:
         """One stage of a secure sum."""
         if self.participant is None:
             raise Refusal(
@@ -132,57 +155,36 @@ class SiteNode:
                 allowed="secure sums at sites with `key` and `roster`",
                 fix="Add both to this site's configuration",
             )
+        from fedcover.engines.network.summing import Summing
+
+        def answered(terms: Terms) -> bool:
+            name = self._name(letter, terms.question)
+            return self.ledger is not None and self.ledger.state().answer_to(name) is not None
 
         def contribute(terms: Terms) -> Message:
-            self.rules.check_sum(terms.needed)
-            if not terms.run.startswith(_round(letter) + "/"):
-                raise FedcoverError(
-                    "a secure sum that is not of this run and round",
-                    allowed="the sum of the round under way",
-                    fix="Start the run again",
-                )
-            return self._reply(letter, terms.question, agreed, "secure-sum", terms.needed)
+            facts = (run_method, privacy, "secure-sum", terms.needed)
+            return self._reply(letter, terms.question, *facts)
 
-        body = _body(letter)
-        survivors = self._same_survivors(letter, body)
-        try:
-            reply, state = self.participant.answer(body, self.memory.sum_state(), contribute)
-        except FedcoverError as error:
-            if code_of(error) != "query":
-                raise
-            facts = {"allowed": error.allowed, "fix": error.fix}
-            raise Refusal("agreement", error.given, **facts) from error
-        if survivors is not None:
-            self.memory.keep_survivors(_round(letter), survivors)
-        self.memory.keep_sum_state(state)
-        return Letter("sum", letter.run, letter.number, {}, reply)
-
-    def _same_survivors(self, letter: Letter, body: Message) -> list[str] | None:
-        """The sites whose sum is to be opened, in the stage that tells; the same in every repeat.
-
-        A repeated run sends the same noisy numbers. Two sums of them over different sites would
-        differ by single replies, each with only its own share of the noise.
-        """
-        from fedcover.securesum import messages
-
-        if messages.stage_of(body) != "agree":
-            return None
-        listed = sorted(messages.read_names(body, "survivors"))
-        before = self.memory.survivors(_round(letter))
-        if before is not None and before != listed:
-            raise Refusal(
-                "agreement",
-                "the sum of this round over other sites than before",
-                allowed="the same sites, since the same noisy numbers are summed",
-                fix="Repeat the run with the same sites, or under a new name and with new budget",
-            )
-        return listed
+        summing = Summing(
+            participant=self.participant,
+            memory=self.memory,
+            round_=f"{letter.run}/{letter.number}",
+            accept=lambda terms: self.rules.check_sum(terms.needed),
+            answered=answered,
+            contribute=contribute,
+        )
+        return Letter("sum", letter.run, letter.number, {}, summing.reply(_body(letter)))
 
     def _finish(self, letter: Letter) -> Letter:
         """What was published: made into this site's own calibration, here."""
+        make = calibration_from(_body(letter), letter.facts, self.site)
         if self.out is not None:
-            calibration = calibration_from(_body(letter), letter.facts, self.site)
-            calibration.save(self.out)
+            try:
+                calibration = make()
+            except Exception:  # it looks at this site's label mix: that it failed must not travel
+                self.memory.log(traceback.format_exc())
+            else:
+                calibration.save(self.out)
         return Letter("finish", letter.run, letter.number)
 
 
@@ -191,14 +193,20 @@ def guarded(request: bytes, memory: Memory | None, answer: Callable[[Letter], Le
     letter = Letter("refused", "unknown")
     try:
         letter = Letter.of_bytes(request)
-        reply = answer(letter)
+        return _replying(answer(letter), request)
     except Exception as error:
         if memory is not None:
-            when = datetime.now(UTC).isoformat(timespec="seconds")
-            memory.log(f"{when} {letter.stage} {letter.run!r}: {error}")
-            if not isinstance(error, FedcoverError):
-                memory.log(traceback.format_exc())
-        reply = Letter("refused", letter.run, letter.number, {"code": code_of(error)})
+            with suppress(Exception):  # such as a text that cannot be made of what was raised
+                when = datetime.now(UTC).isoformat(timespec="seconds")
+                memory.log(f"{when} {letter.stage} {letter.run!r}: {error}".replace("\n", " "))
+                if not isinstance(error, FedcoverError):
+                    memory.log(traceback.format_exc())
+        code = {"code": code_of(error)}
+        return _replying(Letter("refused", letter.run, letter.number, code), request)
+
+
+def _replying(reply: Letter, request: bytes) -> bytes:
+    """The bytes of a reply, which say what it replies to."""
     facts = {**reply.facts, "of": digest(request)}
     return Letter(reply.stage, reply.run, reply.number, facts, reply.body).to_bytes()
 
@@ -225,8 +233,3 @@ def _body(letter: Letter) -> Message:
             fix="Server and site run different versions of fedcover",
         )
     return letter.body
-
-
-def _round(letter: Letter) -> str:
-    """Name of a round of a run, the same when the run is repeated."""
-    return f"{letter.run}/{letter.number}"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from fedcover import checks
 from fedcover.calibration import Calibration, Cost, privacy_facts, privacy_from
 from fedcover.conclusion import calibration_of
+from fedcover.engines.network.rules import METHODS
 from fedcover.errors import FedcoverError
 from fedcover.privacy.statement import PrivacyStatement
 from fedcover.protocols.base import Fit
@@ -38,50 +40,99 @@ def fit_message(fit: Fit) -> Message:
 
 
 def fit_facts(
-    method: str, label: str, statement: PrivacyStatement | None, cost: Cost, n_sites: int
+    method: str,
+    label: str,
+    statement: PrivacyStatement | None,
+    cost: Cost,
+    n_sites: int,
+    options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """What a site needs to know besides its fit."""
+    """What a site needs to know besides its fit.
+
+    Parameters
+    ----------
+    method, label
+        Name of the method by which rules know it, and the one that tables show.
+    statement, cost, n_sites
+        Of the run.
+    options
+        Those of the method, on which its guarantee depends; None for the usual ones.
+    """
     return {
         "method": method,
         "label": label,
         "privacy": privacy_facts(statement),
         "cost": asdict(cost),
         "n_sites": n_sites,
+        "options": dict(options or {}),
     }
 
 
-def calibration_from(message: Message, facts: Mapping[str, Any], site: Site) -> Calibration:
-    """The calibration of this site, from what was published and what it alone knows."""
-    alphas = checks.alphas(facts.get("alphas", ()))
-    if message.kind == "sketch-file":
-        sketch = from_bytes(message.arrays["file"].tobytes())
-        if sketch.n_classes != site.n_classes or sketch.score != site.score:
-            raise FedcoverError(
-                "a sketch of other classes or another score",
-                allowed="a sketch that this site took part in",
-                fix="Check the run's settings",
-            )
-        return sketch.personalise(site.label_counts, alphas, name=site.name)
-    from fedcover.engines.network.rules import METHODS
+def calibration_from(
+    message: Message, facts: Mapping[str, Any], site: Site
+) -> Callable[[], Calibration]:
+    """How this site makes its calibration from what was published and what it alone knows.
 
-    facts_of_fit: dict[str, Any] = {name: message.arrays[name] for name in ARRAYS}
-    facts_of_fit |= {name: message.numbers[name] for name in NUMBERS}
-    fit = Fit(**facts_of_fit, counted=message.numbers.get("counted"))  # type: ignore[arg-type]
-    if fit.thresholds.shape != (len(alphas), site.n_classes):
-        raise FedcoverError(
-            f"thresholds of shape {fit.thresholds.shape}",
-            allowed=f"{(len(alphas), site.n_classes)}",
-            fix="Server and site run different versions of fedcover",
-        )
-    return calibration_of(
+    What was published is checked here, against public facts only; the function that is returned
+    looks at the site's own label mix.
+    """
+    try:
+        if message.kind == "sketch-file":
+            return _personalised(message, facts, site)
+        return _concluded(message, facts, site)
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
+        if isinstance(error, FedcoverError):
+            raise
+        raise _strange(f"a result that cannot be ({type(error).__name__}: {error})") from error
+
+
+def _personalised(
+    message: Message, facts: Mapping[str, Any], site: Site
+) -> Callable[[], Calibration]:
+    sketch = from_bytes(message.arrays["file"].tobytes())
+    if sketch.n_classes != site.n_classes or sketch.score != site.score:
+        raise _strange("a sketch of other classes or another score")
+    # All sites have said hello with the same temperature and label names as this one.
+    sketch = replace(sketch, temperature=site.temperature, label_names=site.label_names)
+    alphas = checks.alphas(facts["alphas"])
+    return lambda: sketch.personalise(site.label_counts, alphas, name=site.name)
+
+
+def _concluded(message: Message, facts: Mapping[str, Any], site: Site) -> Callable[[], Calibration]:
+    alphas = checks.alphas(facts["alphas"])
+    shapes = {"thresholds": (len(alphas), site.n_classes)}
+    values: dict[str, Any] = {}
+    for name in ARRAYS:
+        values[name] = array = message.arrays[name]
+        good = array.dtype == np.float64 and array.shape == shapes.get(name, (site.n_classes,))
+        if not good or not np.isfinite(array).all() or (array < 0).any():
+            raise _strange(f"{name} that cannot be")
+    if (values["thresholds"] > 1).any():
+        raise _strange("thresholds above 1")
+    for name in NUMBERS:
+        values[name] = checks.real(message.numbers[name], name, 0, np.inf)
+    values["available"] = checks.whole(message.numbers["available"], "available", 1)
+    counted = message.numbers.get("counted")
+    fit = Fit(**values, counted=None if counted is None else checks.whole(counted, "counted", 0))
+    method = type(METHODS[facts["method"]][0])(**facts["options"])
+    return partial(
+        calibration_of,
         fit,
         site.name,
         alphas,
-        METHODS[facts["method"]][0],
+        method,
         privacy_from(facts["privacy"]),
-        Cost(**facts["cost"]),
-        facts["n_sites"],
+        Cost(**{name: checks.whole(n, name, 0) for name, n in facts["cost"].items()}),
+        checks.whole(facts["n_sites"], "n_sites", 1),
         site.score,
         site.temperature,
         site.label_names,
+    )
+
+
+def _strange(what: str) -> FedcoverError:
+    return FedcoverError(
+        what,
+        allowed="what a run publishes that this site took part in",
+        fix="Server and site run different versions of fedcover, or this is not your server",
     )

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fedcover import checks
 from fedcover.engines.network.codes import Refusal
-from fedcover.errors import FedcoverError
+from fedcover.errors import BudgetError, FedcoverError
+from fedcover.privacy import accounting
+from fedcover.privacy.events import Event, GaussianRelease
+from fedcover.privacy.ledger_entries import TOLERANCE, LedgerState, merged
 from fedcover.privacy.statement import Privacy
 from fedcover.protocols.dp_fedcp import DPFedCP
+from fedcover.protocols.exponential import ExponentialMechanism
 from fedcover.protocols.pooled import EstimatedWeights, Pooled
+from fedcover.protocols.quantile_average import QuantileAverage
+from fedcover.protocols.quantile_of_quantiles import QuantileOfQuantiles
 from fedcover.protocols.sketch import Sketch
+from fedcover.protocols.tdigest import TDigest
 
 METHODS: dict[str, tuple[Any, tuple[str, ...]]] = {
     "sketch": (Sketch(), ("sketch",)),
@@ -21,12 +29,20 @@ METHODS: dict[str, tuple[Any, tuple[str, ...]]] = {
     ),
     "pooled": (Pooled(), ("scores",)),
     "estimated-weights": (EstimatedWeights(), ("scores",)),
+    "quantile-average": (QuantileAverage(), ("own-quantiles",)),
+    "t-digest": (TDigest(), ("t-digest",)),
+    "quantile-of-quantiles": (QuantileOfQuantiles(), ("ranked-scores",)),
+    "exponential-mechanism": (ExponentialMechanism(), ("scores",)),
 }
 """Site halves by the names that rules use, with the queries that belong to each. A site half needs
 none of its method's options: every query carries what it needs."""
 
 ALLOWED = ("sketch", "dp-fedcp")
 """What a site allows unless told otherwise: methods under which no score leaves it."""
+
+
+MOST_ANNOUNCED = 100.0
+"""ε of a run beyond which its noise is not worked out: more is as good as none."""
 
 
 @dataclass(frozen=True)
@@ -63,14 +79,28 @@ class Rules:
                 fix="Add it to `methods` in this site's configuration, if that is wanted",
             )
 
-    def check_privacy(self, privacy: Privacy | None) -> None:
-        """Refuses exact answers where they are not allowed."""
-        if privacy is None and not self.exact:
+    def check_privacy(self, privacy: Privacy | None, has_ledger: bool) -> None:
+        """Refuses runs without a budget where exact answers are not allowed, or a ledger counts."""
+        if privacy is None and (has_ledger or not self.exact):
             raise Refusal(
                 "privacy",
-                "a run without a privacy budget",
+                "a run without a privacy budget" + (", at a site with a ledger" * has_ledger),
                 allowed="runs with epsilon",
-                fix="Set `exact = true` in this site's configuration, if exact counts may leave it",
+                fix="Set `exact = true` in this site's configuration, and no `ledger`, if exact "
+                "counts may leave it",
+            )
+
+    def check_promise(self, events: Sequence[Event], announced: Privacy) -> None:
+        """Refuses, where no ledger does, a query that alone costs more than the run announced."""
+        if self.exact:
+            return
+        cost = accounting.epsilon(events, announced.delta)
+        if cost > announced.epsilon + TOLERANCE:
+            raise Refusal(
+                "privacy",
+                f"a query of ε = {cost:.4g} in a run that announced ε = {announced.epsilon:.4g}",
+                allowed="queries with the noise that was announced",
+                fix="Do not answer this server, or set `exact = true` if exact counts may leave",
             )
 
     def check_sum(self, threshold: int) -> None:
@@ -82,6 +112,28 @@ class Rules:
                 allowed=f"at least {self.least_sum}",
                 fix="Lower `least-sum` in this site's configuration, if that is wanted",
             )
+
+
+def check_room(state: LedgerState, announced: Privacy, run: str) -> None:
+    """Refuses a new run that the ledger could not pay for to its end, before anybody has paid.
+
+    Only where ledger and run speak of the same unit and relation; else the queries tell.
+    """
+    budget = state.budget
+    known = any((entry.query_id or "").startswith(run + "/") for entry in state.answers)
+    if known or (budget.unit, budget.relation) != (announced.unit, announced.relation):
+        return
+    epsilon = min(announced.epsilon, MOST_ANNOUNCED)
+    noise = accounting.noise_multiplier(epsilon, announced.delta)
+    events = [*state.events, GaussianRelease("the run", noise, 1.0)]
+    total = accounting.epsilon(merged(events), budget.delta)
+    if total > budget.epsilon + TOLERANCE:
+        raise BudgetError(
+            f"a run of ε = {announced.epsilon:.4g}; with ε = {state.spent:.4g} already spent that "
+            f"makes {total:.4g} at δ = {budget.delta:g}",
+            allowed=f"at most ε = {budget.epsilon:g} in all",
+            fix="Have the run ask for less, or raise the budget with `fedcover ledger set-budget`",
+        )
 
 
 def method_of(kind: str, allowed: str) -> Any:
