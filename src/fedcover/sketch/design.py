@@ -21,6 +21,9 @@ DESIGNS = ("flat", "tree", "root")
 BRANCHES = 4
 """Children of a node of the tree; 4 has the least error for prefix sums of 64 to 4096 bins."""
 
+MOST_DESIGNED = 1024
+"""Most bins for which sums are measured: the matrices grow with the square."""
+
 ROOT_SCALE = 64
 """The square root's coefficients 1, 1/2, 3/8, … in whole numbers of this fraction."""
 
@@ -87,6 +90,6 @@ def prefix_deviation(name: str, bins: int) -> float:
 
 def best_design(bins: int) -> str:
     """The design with the least noise where it matters."""
-    if bins > 512:  # the matrices get large, and only users who insist have that many noisy bins
-        return "tree"
+    if bins > MOST_DESIGNED:
+        return "flat"
     return min(DESIGNS, key=lambda name: round(prefix_deviation(name, bins), 6))

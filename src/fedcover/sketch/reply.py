@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from fractions import Fraction
 from secrets import SystemRandom
 from typing import Any
@@ -11,47 +10,40 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcover.errors import FedcoverError
 from fedcover.privacy import noise
 from fedcover.privacy.events import Event, ExactRelease, GaussianRelease
 from fedcover.privacy.statement import Privacy
 from fedcover.protocols.message import Message
 from fedcover.site import Site
 from fedcover.sketch import plan
-from fedcover.sketch.bins import MOST_BINS
-from fedcover.sketch.design import DESIGNS, design_matrix, longest_column
-
-MOST_SCALE = 1 << 40
+from fedcover.sketch.asked import Asked
+from fedcover.sketch.design import design_matrix, longest_column
 
 
 def answer(query: Message, site: Site) -> Message:
     """Site half: counts of the site's records in whole numbers, with whole-number noise."""
-    cuts, rows = query.arrays["cuts"], query.arrays["rows"]
-    numbers = query.numbers
-    _agreed(cuts, rows, numbers, site)
+    asked = Asked.of(query, site.n_classes)
     scores, labels = site.scores, site.labels
-    if 0 < numbers["most"] < len(site):
-        pick = SystemRandom().sample(range(len(site)), int(numbers["most"]))
+    if 0 < asked.most < len(site):
+        pick = SystemRandom().sample(range(len(site)), asked.most)
         scores, labels = scores[pick], labels[pick]
-    scale = int(numbers["scale"])
     out: dict[str, NDArray[Any]] = {}
-    if numbers["table"]:
-        bins, n_rows = len(cuts) + 1, int(rows.max()) + 1
-        cell = rows[labels] * bins + np.searchsorted(cuts, scores, side="left")
-        sigma = float(numbers["table_sigma"])
-        if sigma == 0 and len(cell) < n_rows * bins // 2:
+    if asked.table:
+        cells = asked.n_rows * asked.bins
+        cell = asked.rows[labels] * asked.bins + np.searchsorted(asked.cuts, scores, side="left")
+        if asked.table_sigma == 0 and asked.design == "flat" and len(cell) < cells // 2:
             out["cells"] = np.sort(cell).astype(np.uint32)  # fewer bytes than a table of zeros
         else:
-            counts = np.bincount(cell, minlength=n_rows * bins).reshape(n_rows, bins)
-            design = DESIGNS[int(numbers["design"])]
-            measured = counts if design == "flat" else counts @ design_matrix(design, bins).T
-            out["table"] = _noisy(measured * scale, sigma)
-    if numbers["labels"]:
-        columns = int(numbers["labels"])
-        side = (scores > numbers["cut"]).astype(np.int64) if columns == 2 else 0
-        counts = np.bincount(labels * columns + side, minlength=site.n_classes * columns)
-        counts = counts.reshape(site.n_classes, columns)
-        out["labels"] = _noisy(counts * scale, float(numbers["label_sigma"]))
+            counts = np.bincount(cell, minlength=cells).reshape(asked.n_rows, asked.bins)
+            if asked.design != "flat":
+                counts = counts @ design_matrix(asked.design, asked.bins).T
+            out["table"] = _noisy(counts * asked.scale, asked.table_sigma)
+    if asked.columns:
+        side = (scores > asked.cut).astype(np.int64) if asked.columns == 2 else 0
+        cells = site.n_classes * asked.columns
+        counts = np.bincount(labels * asked.columns + side, minlength=cells)
+        counts = counts.reshape(site.n_classes, asked.columns)
+        out["labels"] = _noisy(counts * asked.scale, asked.label_sigma)
     return Message("sketch", out)
 
 
@@ -61,40 +53,19 @@ def _noisy(values: NDArray[np.int64], sigma: float) -> NDArray[np.int64]:
     return values + noise.discrete_gaussian(Fraction(sigma), values.shape)
 
 
-def _agreed(
-    cuts: NDArray[Any], rows: NDArray[Any], numbers: Mapping[str, int | float], site: Site
-) -> None:
-    """By shapes and public numbers alone: a check that looks at the data would be an oracle."""
-    good = cuts.ndim == 1 and cuts.dtype == np.float64 and bool(np.isfinite(cuts).all())
-    good = good and bool((np.diff(cuts) > 0).all()) and 1 <= len(cuts) < MOST_BINS
-    good = good and rows.dtype == np.int64 and rows.shape == (site.n_classes,)
-    good = good and rows.min() >= 0 and rows.max() < site.n_classes
-    good = good and numbers["labels"] in (0, 1, 2) and 0 <= numbers["design"] < len(DESIGNS)
-    good = good and 1 <= numbers["scale"] <= MOST_SCALE and numbers["most"] >= 0
-    good = good and min(numbers["table_sigma"], numbers["label_sigma"]) >= 0
-    if not good:
-        raise FedcoverError(
-            "a query has bins, rows or numbers outside what was agreed",
-            allowed="bins in order, a row for every label, a known design, noise of 0 or more",
-            fix="Do not answer this server: it would void the privacy account",
-        )
-
-
 def charges(query: Message, privacy: Privacy, n_sites: int) -> tuple[Event, ...]:
     """What answering costs, worked out by the site from the query alone."""
-    numbers = query.numbers
-    if privacy.unit == "site" and not numbers["most"]:
+    asked = Asked.of(query)
+    if privacy.unit == "site" and not asked.most:
         return (ExactRelease("all records of a site, without a limit to their number"),)
-    most = int(numbers["most"]) or None
-    moved = plan.reach(privacy, most) * float(numbers["scale"])
+    moved = plan.reach(privacy, asked.most or None) * asked.scale
     seen = math.sqrt(plan.unknown_shares(privacy, n_sites))
     events: list[Event] = []
-    if numbers["table"]:
-        column = longest_column(DESIGNS[int(numbers["design"])], len(query.arrays["cuts"]) + 1)
-        sigma = float(numbers["table_sigma"]) * seen
-        events.append(_event("label × score table", sigma, moved * column))
-    if numbers["labels"]:
-        events.append(_event("label totals", float(numbers["label_sigma"]) * seen, moved))
+    if asked.table:
+        column = longest_column(asked.design, asked.bins)
+        events.append(_event("label × score table", asked.table_sigma * seen, moved * column))
+    if asked.columns:
+        events.append(_event("label totals", asked.label_sigma * seen, moved))
     return tuple(events)
 
 
