@@ -115,7 +115,7 @@ class Conductor:
         known = self.checkpoint.known() if self.checkpoint is not None else None
         if known is None:
             return found
-        before = as_before(self.run, found, known.get("sites", {}))
+        before = as_before(self.run, found, known.get("sites"))
         for name in sorted(set(found) - set(before)):
             self.missing[name] = "is not of this run, which began without it"
             del self.names[name]

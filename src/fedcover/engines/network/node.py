@@ -198,7 +198,8 @@ def guarded(request: bytes, memory: Memory | None, answer: Callable[[Letter], Le
         if memory is not None:
             with suppress(Exception):  # such as a text that cannot be made of what was raised
                 when = datetime.now(UTC).isoformat(timespec="seconds")
-                memory.log(f"{when} {letter.stage} {letter.run!r}: {error}".replace("\n", " "))
+                text = f"{when} {letter.stage} {letter.run!r}: {error}"
+                memory.log(" ".join(text.splitlines()))
                 if not isinstance(error, FedcoverError):
                     memory.log(traceback.format_exc())
         code = {"code": code_of(error)}

@@ -57,17 +57,22 @@ class Rules:
         Whether it answers without a privacy budget: exact counts then leave it.
     least_sum
         The fewest sites of a secure sum that it takes part in.
+    most_epsilon
+        The largest ε of a run that it believes without a ledger of its own: a server may announce
+        what it likes.
     """
 
     methods: tuple[str, ...] = ALLOWED
     exact: bool = False
     least_sum: int = 3
+    most_epsilon: float = 10.0
 
     def __post_init__(self) -> None:
         for name in self.methods:
             checks.choice(name, "methods", list(METHODS))
         checks.flag(self.exact, "exact")
         checks.whole(self.least_sum, "least_sum", 2)
+        checks.real(self.most_epsilon, "most_epsilon", 0, float("inf"))
 
     def check_method(self, name: object) -> None:
         """Refuses a method that is not allowed here."""
@@ -88,6 +93,14 @@ class Rules:
                 allowed="runs with epsilon",
                 fix="Set `exact = true` in this site's configuration, and no `ledger`, if exact "
                 "counts may leave it",
+            )
+        free = self.exact or has_ledger
+        if privacy is not None and privacy.epsilon > self.most_epsilon and not free:
+            raise Refusal(
+                "privacy",
+                f"a run of ε = {privacy.epsilon:.4g}, at a site without a ledger",
+                allowed=f"at most ε = {self.most_epsilon:g}",
+                fix="Make a ledger with the budget you allow: fedcover ledger create",
             )
 
     def check_promise(self, events: Sequence[Event], announced: Privacy) -> None:

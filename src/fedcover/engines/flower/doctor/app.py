@@ -1,0 +1,133 @@
+"""A run, from the app's settings: whether they make sense, and whether a site would accept them."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from fedcover.engines.flower.doctor.findings import Findings, readable, writable_folder
+from fedcover.engines.flower.doctor.rehearsal import charges_of
+from fedcover.engines.flower.doctor.site import Patient
+from fedcover.engines.flower.run import Run
+from fedcover.engines.flower.site import read_roster
+from fedcover.engines.network.codes import Refusal
+from fedcover.errors import BudgetError, FedcoverError, FileError
+from fedcover.privacy import accounting
+from fedcover.privacy.ledger import Ledger
+from fedcover.privacy.ledger_entries import TOLERANCE, merged
+from fedcover.site import Site
+
+
+def examine(found: Findings, folder: Path, overrides: list[str], at_server: bool) -> Run | None:
+    """Looks at an app; `at_server` also at the files that only the server needs."""
+    config = found.look("app", lambda: _config(folder, overrides))
+    if config is None:
+        return None
+    run = found.look("run configuration", lambda: _run(config))
+    if run is None:
+        return None
+    if run.sums:
+        found.look("secure sum", lambda: _sum(run, at_server))
+    if at_server:
+        found.look("out", lambda: (True, writable_folder(run.folder)))
+    return run
+
+
+def examine_together(found: Findings, run: Run, patient: Patient) -> None:
+    """Looks at whether a site would take part in a run."""
+    rules, site, ledger = patient.rules, patient.site, patient.ledger
+    if rules is not None:
+        found.look("the run at this site", lambda: _accepted(run, patient))
+    if ledger is not None and site is not None and run.privacy is not None:
+        found.look("budget for the run", lambda: _affordable(run, patient.name, site, ledger))
+
+
+def _config(folder: Path, overrides: list[str]) -> tuple[dict[str, Any], str]:
+    from click import ClickException
+    from flwr.common.config import parse_config_args
+
+    path = readable(folder / "pyproject.toml")
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        parts = table["tool"]["flwr"]["app"]
+        components, config = parts["components"], dict(parts.get("config", {}))
+        named = {str(components[key]).partition(":")[0] for key in ("serverapp", "clientapp")}
+        config |= parse_config_args(overrides or None)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError, ClickException):
+        raise FileError(
+            f"{path} or --run-config is not that of a Flower app",
+            allowed="an app as `fedcover flower init` writes it",
+            fix="Compare it with a new one",
+        ) from None
+    for module in named:
+        readable(folder / f"{module}.py")
+    return config, f"{path}, {', '.join(sorted(named))}.py"
+
+
+def _run(config: dict[str, Any]) -> tuple[Run, str]:
+    run = Run.of(config)
+    method, privacy, alphas = run.make_method(), run.privacy, run.alphas
+    levels = ", ".join(f"{a:g}" for a in alphas)
+    budget = "no privacy budget"
+    if privacy is not None:
+        budget = f"ε = {privacy.epsilon:g}, δ = {privacy.delta:g}, {privacy.view}"
+    return run, f"run {run.run!r}: {method.label}, α = {levels}, {budget}, {run.sites} sites"
+
+
+def _sum(run: Run, at_server: bool) -> tuple[bool, str]:
+    from fedcover.securesum import Terms
+
+    if not run.roster:
+        raise FedcoverError(
+            "there is no roster",
+            allowed="roster: a file with the public keys of all sites",
+            fix="Set it in pyproject.toml, or choose view='server', which needs more noise",
+        )
+    names = tuple(f"site {i}" for i in range(run.sites))
+    terms = Terms(run.run, names, {"table": (1,)}, threshold=run.fewest(run.sites))
+    says = f"{terms.needed} of {run.sites} sites must stay to the end"
+    if at_server:
+        readable(Path(run.roster))
+        roster = read_roster(run.roster)
+        if len(roster) < run.sites:
+            raise FileError(
+                f"the roster has {len(roster)} sites, and {run.sites} are to take part",
+                allowed="the keys of all sites that take part",
+                fix="Add their lines, or lower `sites`",
+            )
+        says += f"; roster of {', '.join(sorted(roster))}"
+    return True, says
+
+
+def _accepted(run: Run, patient: Patient) -> tuple[bool, str]:
+    assert patient.rules is not None
+    patient.rules.check_method(run.method)
+    patient.rules.check_privacy(run.privacy, patient.ledger is not None)
+    fewest = run.fewest(run.sites)
+    if fewest is not None:
+        patient.rules.check_sum(fewest)
+        if not patient.sums:
+            raise Refusal(
+                "agreement",
+                "a secure sum, at a site without a good key and roster",
+                allowed="secure sums at sites with both",
+                fix="Add `key` and `roster` to the node's configuration",
+            )
+    return True, "the site's rules allow it"
+
+
+def _affordable(run: Run, name: str, site: Site, ledger: Ledger) -> tuple[bool, str]:
+    state = ledger.state()
+    budget = state.budget
+    if any((e.query_id or "").startswith(f"{run.run}/{name}/") for e in state.entries):
+        return True, f"run {run.run!r} was answered before; repeating it costs nothing"
+    events = charges_of(run, site, budget)
+    total = accounting.epsilon(merged([*state.events, *events]), budget.delta)
+    if total > budget.epsilon + TOLERANCE:
+        raise BudgetError(
+            f"the run would bring ε to {total:.4g}, and the budget is {budget.epsilon:g}",
+            allowed="runs within the budget",
+            fix="Ask for less ε; or, if that is wanted, fedcover ledger set-budget --epsilon …",
+        )
+    return True, f"ε would go from {state.spent:.4g} to {total:.4g} of {budget.epsilon:g}"

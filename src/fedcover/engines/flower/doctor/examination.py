@@ -1,0 +1,40 @@
+"""All looks in order: what is given decides which."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fedcover.engines.flower.doctor import certificates, packages
+from fedcover.engines.flower.doctor import site as sites
+from fedcover.engines.flower.doctor.findings import Findings
+from fedcover.engines.flower.versions import installed
+
+
+def examine(
+    app: Path | None,
+    run_config: list[str],
+    node_config: str | None,
+    certificate: Path | None,
+    certificate_key: Path | None,
+    ca: Path | None,
+    address: str | None,
+) -> Findings:
+    """Looks at a set-up, from the server's side or from a site's (with `node_config`)."""
+    found = Findings()
+    packages.examine(found)
+    if installed("flwr") is None or installed("cryptography") is None:
+        return found  # the rest needs them
+    certificates.examine(found, certificate, certificate_key, ca, address)
+    patient = None
+    if node_config is not None:
+        config = found.look(
+            "--node-config", lambda: (sites.read_config(node_config), "can be read")
+        )
+        patient = None if config is None else sites.examine(found, config)
+    if app is not None:
+        from fedcover.engines.flower.doctor import app as apps
+
+        run = apps.examine(found, app, run_config, at_server=node_config is None)
+        if run is not None and patient is not None:
+            apps.examine_together(found, run, patient)
+    return found

@@ -1,0 +1,249 @@
+"""A federation for tests: sites that live in their folders, a channel with faults, and a server.
+
+Every letter makes its site anew from its folder, as a deployment does, and passes as bytes. A fault
+is a function ``fault(name, letter, answer) -> reply bytes, or None for none``, where `letter` is
+what the server sent and ``answer()`` has the site answer it (or ``answer(other)`` another one).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+import fedcover as fc
+from fedcover.engines.network.checkpoint import Checkpoint
+from fedcover.engines.network.conductor import Conductor, Patience
+from fedcover.engines.network.letters import Letter
+from fedcover.engines.network.memory import Memory
+from fedcover.engines.network.node import SiteNode
+from fedcover.engines.network.rules import Rules
+from fedcover.privacy.ledger import Ledger
+from fedcover.privacy.ledger_entries import Budget
+from fedcover.protocols.base import Target
+from fedcover.protocols.message import Message
+from fedcover.securesum import Participant
+
+CLASSES = 3
+SKETCH = fc.methods.Sketch(bins=4, groups=None, design="flat")
+SUMS = fc.Privacy(2.0, 1e-5, view="secure-sum")
+SERVER_VIEW = fc.Privacy(2.0, 1e-5)
+OPEN = Rules(("sketch", "dp-fedcp", "pooled", "estimated-weights"), exact=True)
+
+
+@cache
+def identity(name):
+    return Ed25519PrivateKey.generate()
+
+
+def made(count=4, sizes=None, n_classes=CLASSES, seed=0):
+    """Sites with random scores and labels."""
+    rng = np.random.default_rng(seed)
+    out = []
+    for k in range(count):
+        n = 40 + 10 * k if sizes is None else sizes[k]
+        labels = rng.integers(0, n_classes, n)
+        out.append(fc.Site(f"s{k}", rng.beta(2, 1 + labels), labels, n_classes=n_classes))
+    return out
+
+
+class Net:
+    """A channel to sites in this process.
+
+    fault : what happens to letters; None for nothing.
+    heard : (site, letter, reply in bytes) of every letter that a site has answered.
+    passed : (site, letter, reply) that reached the server.
+    """
+
+    def __init__(self, folder, sites=None, budget=None, rules=None, roster=None):
+        self.folder = Path(folder)
+        self.folder.mkdir(exist_ok=True)
+        self.sites = dict(enumerate(made() if sites is None else sites))
+        names = [site.name for site in self.sites.values()] if roster is None else roster
+        self.roster = {name: identity(name).public_key() for name in names}
+        self.rules = rules or Rules()
+        self.ledgers = {}
+        if budget is not None:
+            for site in self.sites.values():
+                path = self.folder / f"{site.name}.ledger"
+                self.ledgers[site.name] = path
+                if not path.exists():
+                    Ledger(path, create=budget)
+        self.fault, self.heard, self.passed = None, [], []
+
+    def node(self, number):
+        """The site of a node, made anew."""
+        site = self.sites[number]
+        path = self.ledgers.get(site.name)
+        return SiteNode(
+            site=site,
+            memory=Memory(self.folder / site.name),
+            rules=self.rules,
+            ledger=None if path is None else Ledger(path),
+            participant=Participant(site.name, identity(site.name), self.roster),
+            out=self.folder / f"{site.name}.json",
+        )
+
+    def nodes(self):
+        return sorted(self.sites)
+
+    def exchange(self, letters, seconds):
+        out = {}
+        for number, data in letters.items():
+            name = self.sites[number].name
+
+            def answer(other=data, number=number, name=name):
+                reply = self.node(number).handle(other)
+                self.heard.append((name, Letter.of_bytes(other), reply))
+                return reply
+
+            letter = Letter.of_bytes(data)
+            reply = answer() if self.fault is None else self.fault(name, letter, answer)
+            if reply is not None:
+                self.passed.append((name, letter, reply))
+                out[number] = reply
+        return out
+
+    def asked(self, stage):
+        """The letters of a stage that sites have answered; of a sum, by the sum's stage."""
+        return [(n, one) for n, one, _ in self.heard if one.stage == stage or kind(one) == stage]
+
+    def heads(self):
+        """State of every ledger."""
+        return {name: Ledger(path).state().head for name, path in self.ledgers.items()}
+
+    def answers(self):
+        """How many answers stand in each ledger."""
+        return {n: len(Ledger(path).state().answers) for n, path in self.ledgers.items()}
+
+    def log(self, name):
+        """What a site has written for its own people."""
+        path = self.folder / name / "log.txt"
+        return path.read_text() if path.exists() else ""
+
+
+def kind(letter):
+    """What a letter is about: a query's kind, or the stage of a secure sum."""
+    return "" if letter.body is None else letter.body.kind.removeprefix("secure-sum/")
+
+
+@dataclass
+class Server:
+    """The people at the server: a run that may be started again."""
+
+    net: Net
+    method: object = SKETCH
+    privacy: fc.Privacy | None = SUMS
+    run: str = "november"
+    name: str = "sketch"
+    fewest: int | None = 3
+    checkpoint: Path | None = None
+    resends: int = 1
+    quorum: int | None = None
+    secure: bool = True
+    seed: int = 0
+    conductor: Conductor = field(default=None)
+
+    def go(self):
+        """One run from hello to what is published."""
+        sums = self.privacy is not None and self.privacy.view == "secure-sum"
+        self.conductor = Conductor(
+            channel=self.net,
+            run=self.run,
+            patience=Patience(0.01, self.resends, self.quorum or len(self.net.sites)),
+            checkpoint=None if self.checkpoint is None else Checkpoint(self.checkpoint),
+            roster=self.net.roster if sums and self.secure else None,
+        )
+        task = self.conductor.hello(self.name, self.privacy)
+        targets = () if self.name == "sketch" else tuple(Target(n, (n,)) for n in task.sites)
+        self.task = replace(
+            task,
+            alphas=(0.1, 0.2),
+            seed=self.seed,
+            fewest=self.fewest if sums else None,
+            targets=targets,
+        )
+        return self.conductor.drive(self.method, self.task)
+
+
+def silent(*names, stage=None, handled=False):
+    """These sites do not answer a stage and all after it; `handled`: they did, and died then."""
+    gone = set()
+
+    def fault(name, letter, answer):
+        if name in gone:
+            return None
+        if name in names and stage in (None, letter.stage, kind(letter)):
+            gone.add(name)
+            if handled:
+                answer()
+            return None
+        return answer()
+
+    return fault
+
+
+def lying(liar, change):
+    """One site's replies with another message in them: ``change(message) -> message``."""
+
+    def fault(name, letter, answer):
+        reply = answer()
+        if name != liar or letter.stage == "hello":
+            return reply
+        return with_body(reply, change)
+
+    return fault
+
+
+def with_body(reply, change):
+    """The reply with its message changed."""
+    letter = Letter.of_bytes(reply)
+    return replace(letter, body=change(letter.body)).to_bytes()
+
+
+def with_facts(reply, **facts):
+    """The reply with other facts in its head."""
+    letter = Letter.of_bytes(reply)
+    return replace(letter, facts={**letter.facts, **facts}).to_bytes()
+
+
+def array(key, change):
+    """A change of one array of a message, if it is there."""
+
+    def apply(message):
+        if key not in message.arrays:
+            return message
+        arrays = {**message.arrays, key: change(message.arrays[key])}
+        return Message(message.kind, arrays, message.numbers)
+
+    return apply
+
+
+def no_noise(monkeypatch):
+    """Sums can be checked to the last digit."""
+    monkeypatch.setattr("fedcover.privacy.noise.discrete_gaussian", lambda sigma, shape: 0)
+
+
+def exact_table(net, names, scale=64):
+    """What a sketch of these sites sums up to without noise."""
+    table = np.zeros((CLASSES, 4), dtype=np.int64)
+    for site in net.sites.values():
+        if site.name in names:
+            at = np.searchsorted([0.25, 0.5, 0.75], site.scores, side="left")
+            np.add.at(table, (site.labels, at), scale)
+    return table
+
+
+def same(one, two):
+    """Whether two published tables are the same to the last bit."""
+    return (
+        np.array_equal(one.table, two.table)
+        and np.array_equal(one.labels, two.labels)
+        and one.sites == two.sites
+    )
+
+
+BUDGET = Budget(2.0, 1e-5)

@@ -1,0 +1,158 @@
+"""What a site makes of the result: its own calibration, if the result can be one."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+
+import fedcover as fc
+from fedcover.calibration import Cost
+from fedcover.engines.network.letters import Letter
+from fedcover.engines.network.published import fit_facts, fit_message, sketch_message
+from fedcover.protocols.message import Message
+from fedcover.sketch.result import SketchResult
+from tests.network.federation import OPEN, SERVER_VIEW, Net, Server, made, silent
+
+pytestmark = pytest.mark.filterwarnings("ignore::fedcover.FedcoverWarning")
+
+METHOD = fc.methods.DPFedCP(rounds=3, solver="averaging", start=0.5)
+COST = Cost(5, 100, 200)
+
+
+def warm_sites():
+    return [
+        fc.Site(
+            s.name, s.scores, s.labels, n_classes=3, temperature=2.0, label_names=("a", "b", "c"),
+            score=fc.scores.APS(u=1.0),
+        )
+        for s in made()
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def finished(tmp_path):
+    """A server after an exact run of DP-FedCP, with its fits."""
+    net = Net(tmp_path, warm_sites(), rules=OPEN)
+    server = Server(net, METHOD, None, name="dp-fedcp")
+    return server, server.go()
+
+
+def facts(**more):
+    made_of = fit_facts("dp-fedcp", METHOD.label, None, COST, 4, asdict(METHOD))
+    return {"alphas": [0.1, 0.2], **made_of, **more}
+
+
+def test_a_fit_becomes_the_calibration_of_the_in_process_engine(finished):
+    server, fits = finished
+    have = server.conductor.finish({n: fit_message(f) for n, f in fits.items()}, facts())
+    assert have == ["s0", "s1", "s2", "s3"]
+    wanted = fc.calibrate(list(server.net.sites.values()), (0.1, 0.2), METHOD, seed=0)
+    for name in have:
+        found = fc.Calibration.load(server.net.folder / f"{name}.json")
+        same = replace(wanted[name], cost=COST, thresholds=None, ratios=None)
+        assert replace(found, thresholds=None, ratios=None).__dict__ == same.__dict__
+        assert np.array_equal(found.thresholds, wanted[name].thresholds)
+        assert np.array_equal(found.ratios, wanted[name].ratios)
+    assert "only if Algorithm 1 has converged" in found.guarantee
+
+
+def test_a_sketch_becomes_the_sites_own_calibration(tmp_path):
+    net = Net(tmp_path, warm_sites())
+    server = Server(net, privacy=SERVER_VIEW)
+    table = server.go()
+    sketch = SketchResult(
+        table=table, mode="balanced", privacy=SERVER_VIEW and None, cost=COST,
+        score=server.task.score,
+    )  # fmt: skip
+    net.heard.clear()
+    have = server.conductor.finish(
+        dict.fromkeys(net_names(net), sketch_message(sketch)), {"alphas": [0.1]}
+    )
+    assert have == net_names(net)
+    for site in net.sites.values():
+        found = fc.Calibration.load(tmp_path / f"{site.name}.json")
+        own = sketch.personalise(site.label_counts, 0.1, name=site.name)
+        assert np.array_equal(found.thresholds, own.thresholds)
+        assert (found.temperature, found.label_names) == (2.0, ("a", "b", "c"))
+    for _, _, reply in net.heard:  # the label mix that went in stays home
+        assert set(Letter.of_bytes(reply).facts) == {"of"}
+        assert Letter.of_bytes(reply).body is None
+
+
+def net_names(net):
+    return [site.name for site in net.sites.values()]
+
+
+def test_sites_that_do_not_take_the_result_are_named(finished):
+    server, fits = finished
+    server.net.fault = silent("s2")
+    server.net.sites[3] = fc.Site("s3", [0.5, 0.6], [0, 1], n_classes=2)
+    have = server.conductor.finish({n: fit_message(f) for n, f in fits.items()}, facts())
+    assert have == ["s0", "s1"]
+    assert server.conductor.missing == {
+        "s2": "did not take the result within 0.01 s, asked 2 time(s)",
+        "s3": "was asked for something it cannot answer",
+    }
+
+
+def changed(message, key, value):
+    arrays, numbers = dict(message.arrays), dict(message.numbers)
+    (numbers if key in numbers else arrays)[key] = value
+    return Message(message.kind, arrays, numbers)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("thresholds", np.full((2, 3), np.nan)),
+        ("thresholds", np.full((2, 3), 1.5)),
+        ("thresholds", np.full((2, 4), 0.5)),
+        ("thresholds", np.full((2, 3), 1)),
+        ("ratios", -np.ones(3)),
+        ("records", np.ones(4)),
+        ("total", float("nan")),
+        ("available", 0),
+        ("counted", -1),
+    ],
+)
+def test_results_that_cannot_be_are_not_written(finished, key, value):
+    server, fits = finished
+    path = server.net.folder / "s0.json"
+    bad = changed(fit_message(fits["s0"]), key, value)
+    assert server.conductor.finish({"s0": bad}, facts()) == []
+    assert server.conductor.missing == {"s0": "was asked for something it cannot answer"}
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"method": "none"}, {"options": {"rounds": -1}}, {"options": {"x": 1}}, {"cost": {"x": 1}},
+        {"cost": None}, {"n_sites": 0}, {"alphas": []}, {"alphas": [2.0]}, {"alphas": None},
+        {"privacy": {"epsilon": 1}}, {"privacy": []},
+    ],
+)  # fmt: skip
+def test_facts_that_cannot_be_are_not_written(finished, more):
+    server, fits = finished
+    assert server.conductor.finish({"s0": fit_message(fits["s0"])}, facts(**more)) == []
+    assert not (server.net.folder / "s0.json").exists()
+    assert server.conductor.missing == {"s0": "was asked for something it cannot answer"}
+
+
+def test_that_a_site_fails_over_its_own_label_mix_does_not_show(tmp_path, monkeypatch):
+    """A sketch made to fail for some label mixes would tell one bit of them each time."""
+    net = Net(tmp_path)
+    server = Server(net, privacy=SERVER_VIEW)
+    sketch = SketchResult(
+        table=server.go(), mode="balanced", privacy=None, cost=COST, score=server.task.score
+    )
+
+    def fails(self, *counts, **more):
+        raise ValueError("label 2")
+
+    monkeypatch.setattr(SketchResult, "personalise", fails)
+    assert server.conductor.finish({"s0": sketch_message(sketch)}, {"alphas": [0.1]}) == ["s0"]
+    assert "label 2" in net.log("s0")
+    assert not (tmp_path / "s0.json").exists()
