@@ -12,7 +12,7 @@ from rich.console import Console
 
 import fedcover
 
-PARTS = ("import_time", "dp_fedcp", "aps", "scaling", "noise", "accounting")
+PARTS = ("import_time", "dp_fedcp", "aps", "scaling", "noise", "accounting", "sketch")
 
 
 def main() -> None:

@@ -237,7 +237,7 @@ def _error_parts(
         edges = np.array(sketch.table.layout.edges)
         same = mix.counted == len(own)
         common = float(mix.wanted @ mixed.shares) if cal.target in sketch.sites else 0.0
-        both = blend(mixed, errors, edges, own, cal.alpha, same, common, cal.thresholds)
+        both = blend(mixed, errors, edges, own, cal.alpha, same, cal.thresholds, common)
         alone = np.sqrt(cal.alpha[a] * (1 - cal.alpha[a]) / len(own))
         totals |= {"own scores alone": float(alone), "own scores blended in": both.error[a]}
     largest = max(parts, key=lambda name: parts[name])

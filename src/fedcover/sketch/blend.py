@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcover.protocols.noisy_curve import MARGIN
 from fedcover.quantile import rounding_slack
 from fedcover.sketch.mixture import Mixture
 from fedcover.sketch.personal import Errors
@@ -40,8 +41,9 @@ def blend(
     scores: Float64,
     alphas: tuple[float, ...],
     same_data: bool,
-    common: float,
     sketch_thresholds: Float64,
+    common: float = 0.0,
+    mode: str = "balanced",
 ) -> Blend:
     """The distribution function λ F_own + (1-λ) G, with λ by the errors of both.
 
@@ -61,15 +63,21 @@ def blend(
         Levels.
     same_data
         Whether the label mix was counted from the records of `scores`.
-    common
-        Σ_y P*(y) c_y if the own records are in the sketch, else 0.
     sketch_thresholds
         (A, C) thresholds of the sketch alone, kept where λ is next to nothing.
+    common
+        Σ_y P*(y) c_y if the own records are in the sketch, else 0.
+    mode
+        "guaranteed" raises the level by the sketch's part of the error, and takes its function at
+        the edge below.
     """
     own, n = np.sort(scores), len(scores)
     points = np.unique(np.concatenate([own, even_scores]))
     f_own = np.searchsorted(own, points, side="right") / n
     f_sketch = np.interp(points, mixed.curve.scores, mixed.curve.values)
+    if mode == "guaranteed":
+        edge = np.searchsorted(mixed.curve.scores, points, side="right") - 1
+        f_sketch = np.maximum.accumulate(mixed.curve.values)[edge]
     out, shares, total, apart = [], [], [], 0.0
     for a, alpha in enumerate(alphas):
         shared = errors.mix[a] ** 2 if same_data else 0.0
@@ -83,6 +91,7 @@ def blend(
             apart, abs(f_own[at] - f_sketch[at]) / np.sqrt(max(theirs + mine - 2 * both, 1e-300))
         )
         level = (1 - alpha) * (1 + share / n + (1 - share) * mixed.shares)
+        level = level + MARGIN[mode] * (1 - share) * errors.systematic[a]
         values = np.append(share * f_own + (1 - share) * f_sketch, np.inf)
         found = np.append(points, 1.0)[np.searchsorted(values, level - rounding_slack(1.0, n))]
         out.append(sketch_thresholds[a] if share == 0 else found)

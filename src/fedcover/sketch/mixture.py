@@ -49,6 +49,8 @@ class Mixture:
         (C,) records of each label.
     unseen
         (C,) share of the target's labels that no record has.
+    row_noise
+        Deviation of the noise of a row's sums, in records.
     kept
         How much of the difference between the target and all records the noise leaves.
     """
@@ -61,12 +63,19 @@ class Mixture:
     total_sds: Float64
     records: Float64
     unseen: Float64
+    row_noise: float
     kept: float
 
     def sampling_variance(self, alpha: float) -> float:
-        """Of the coverage, because calibration records are a sample: α(1-α) Σ_y P*(y)²/n_y."""
+        """Of the coverage, because records are a sample: Σ_y P*(y)² F_y(1-F_y)/n_y at 1-α.
+
+        Where noise drowns F_y(q), the 1-α of all labels together stands for it.
+        """
         seen = self.totals > 0
-        return alpha * (1 - alpha) * float(np.sum(self.weights[seen] ** 2 / self.totals[seen]))
+        own = np.clip(self.rows[seen, self.edge(alpha)], 0, 1)
+        noise = np.minimum(self.row_noise / self.totals[seen], 1)
+        spread = (1 - noise) * own * (1 - own) + noise * alpha * (1 - alpha)
+        return float(np.sum(self.weights[seen] ** 2 * spread / self.totals[seen]))
 
     def noise_variance(self, alpha: float) -> float:
         """Of the coverage, because of privacy noise; at the nearest edge."""
@@ -101,7 +110,7 @@ def mixture(table: SketchTable, wanted: Float64) -> Mixture:
         edges = np.array(layout.edges)
         curve = Curve(edges, weights @ rows, np.zeros(len(edges)))
         known = (weights, totals, total_sds, records)
-        return Mixture(curve, share[layout.row_of], rows, *known, unseen, kept=1.0)
+        return Mixture(curve, share[layout.row_of], rows, *known, unseen, 0.0, kept=1.0)
     share, total_sd = _normalised(table, share, weights, totals, total_sds)
     # Draw the mixture towards that of all records as far as noise, not shift, explains it.
     noise = 2 * table.table_sd**2 * float(share @ share)
@@ -116,7 +125,9 @@ def mixture(table: SketchTable, wanted: Float64) -> Mixture:
         total_sd=max(1e-3, kept * total_sd),
     )
     known = (weights, totals, total_sds, records)
-    return Mixture(curve, mixed[layout.row_of], rows, *known, np.zeros(len(wanted)), kept)
+    return Mixture(
+        curve, mixed[layout.row_of], rows, *known, np.zeros(len(wanted)), table.table_sd, kept
+    )
 
 
 def _normalised(

@@ -30,7 +30,7 @@ TOO_NOISY = 0.02
 MOST_GROUPS = 20
 """Groups that are learned; more would be as noisy as labels, fewer would mix unlike ones."""
 
-END_BINS = 40
+END_BINS = 120
 """Bins without noise inside the first and the last of the even ones."""
 
 FEWEST_BINS, MOST_NOISY_BINS = 5, 64
@@ -159,7 +159,7 @@ def exact_edges(rows: int) -> tuple[float, ...]:
     """Bins without noise: as many as give thresholds to 1e-3, unless the table gets too large.
 
     Scores crowd at the ends of [0, 1], where 1e-3 is coarse: more edges follow there, each distance
-    to the end four fifths of the one before, down to 1e-7.
+    to the end 8 % smaller than the one before, down to 1e-7.
     """
     bins = int(np.clip(MOST_CELLS // rows, 64, EXACT_BINS))
     ends = np.geomspace(1e-7, 1 / bins, END_BINS, endpoint=False)

@@ -150,7 +150,7 @@ class SketchResult:
         mix = mix_of(self.table, self.label_names, label_counts, labels, probabilities, source)
         variance = mix.guess_variance(self.table, alphas)
         fit = fit_of(self.table, mix.wanted, mix.counted, alphas, mode, variance)
-        fit = self._with_own(fit, mix, variance, alphas, own, name)
+        fit = self._with_own(fit, mix, variance, alphas, own, name, mode)
         if mix.guesses is not None:
             fit = replace(fit, error=fit.error + GUESSED)
         return calibration_of(
@@ -174,6 +174,7 @@ class SketchResult:
         alphas: tuple[float, ...],
         own: Float64 | None,
         name: str,
+        mode: str,
     ) -> Fit:
         """The fit with the site's own scores blended in, or advice to give them."""
         mixed = mixture(self.table, mix.wanted)
@@ -185,7 +186,7 @@ class SketchResult:
         common = float(mix.wanted @ mixed.shares) if name in self.sites else 0.0
         same = mix.counted == len(own)
         edges = np.array(self.table.layout.edges)
-        both = blend(mixed, errors, edges, own, alphas, same, common, fit.thresholds)
+        both = blend(mixed, errors, edges, own, alphas, same, fit.thresholds, common, mode)
         a = int(np.argmax(both.error))
         share = both.share[a]
         used = "the sketch alone" if share == 0 else "own scores alone" if share == 1 else "both"

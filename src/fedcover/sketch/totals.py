@@ -25,7 +25,7 @@ def shrunk(totals: Float64, sd: float, records: float | None) -> Float64:
     apart = totals - mean
     between = max(0.0, float(apart @ apart) / max(1, len(totals) - 1) - sd**2)
     keep = between / (between + sd**2) if len(totals) > 3 else 1.0
-    return np.maximum(mean + keep * apart, max(FEWEST, 0.1 * mean))
+    return np.maximum(mean + keep * apart, max(FEWEST, min(0.1 * mean, sd)))
 
 
 def label_totals(table: SketchTable) -> Float64:

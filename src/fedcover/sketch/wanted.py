@@ -80,7 +80,7 @@ def mix_of(
                 "labels is empty", allowed="at least one label", fix="Give label_counts"
             )
         counts = np.bincount(y, minlength=n_classes)
-        return Mix(counts / len(y), len(y))
+        return Mix(checks.distribution(counts, n_classes, "labels"), len(y))
     wanted = checks.distribution(label_counts, n_classes, "label_counts")  # type: ignore[arg-type]
     raw = checks.as_float(checks.array(label_counts, "label_counts"), "label_counts")
     whole = bool((raw == np.round(raw)).all())

@@ -1,0 +1,143 @@
+"""A server that asks for what was not agreed is refused before any record is looked at."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import fedcover as fc
+from fedcover.protocols.base import ask_all
+from fedcover.protocols.message import Message
+from fedcover.sketch import reply
+from fedcover.sketch.bins import MOST_BINS
+
+from .building import ARRAYS, QUERY, SKETCH, budget, design_number, powers, query
+
+
+class Untouchable:
+    """A site of which only the public facts may be read."""
+
+    name, n_classes = "s", 4
+
+    @property
+    def scores(self):
+        raise AssertionError("a query that should be refused has reached the data")
+
+    labels = label_counts = calibration_counts = scores
+
+    def __len__(self):
+        raise AssertionError("a query that should be refused has counted the records")
+
+
+NAN, INF = math.nan, math.inf
+NUMBERS = [
+    *[(key, NAN) for key in QUERY],
+    *[(key, INF) for key in QUERY if key not in ("cut", "table")],
+    ("table_sigma", -1.0),
+    ("label_sigma", -1e-9),
+    ("table_sigma", 1e300),
+    ("label_sigma", 2.0**51),
+    ("scale", 0),
+    ("scale", -64),
+    ("scale", 2**41),
+    ("scale", 1.5),
+    ("design", 3),
+    ("design", -1),
+    ("design", 0.5),
+    ("labels", 3),
+    ("labels", -1),
+    ("most", -1),
+    ("most", 0.5),
+]
+BAD_ARRAYS = {
+    "falling cuts": {"cuts": ARRAYS["cuts"][::-1]},
+    "repeated cuts": {"cuts": np.array([0.5, 0.5])},
+    "cuts with NaN": {"cuts": np.array([0.1, NAN])},
+    "infinite cuts": {"cuts": np.array([0.1, INF])},
+    "a table of cuts": {"cuts": ARRAYS["cuts"][None]},
+    "one number for cuts": {"cuts": np.array(0.5)},
+    "no cuts": {"cuts": np.empty(0)},
+    "too many cuts": {"cuts": np.linspace(0, 1, MOST_BINS + 2)[1:-1]},
+    "whole cuts": {"cuts": np.array([0, 1])},
+    "cuts of text": {"cuts": np.array(["a", "b"])},
+    "cuts of objects": {"cuts": np.array([0.1, 0.2], dtype=object)},
+    "a row too high": {"rows": np.array([0, 1, 2, 4])},
+    "a negative row": {"rows": np.array([0, 1, 2, -1])},
+    "rows of floats": {"rows": np.arange(4.0)},
+    "too few rows": {"rows": np.arange(3)},
+    "no rows": {"rows": np.arange(0)},
+    "one number for rows": {"rows": np.array(3)},
+    "a table of rows": {"rows": np.zeros((4, 1), dtype=np.int64)},
+}
+HOSTILE = {f"{key}={value}": query(**{key: value}) for key, value in NUMBERS}
+HOSTILE |= {name: query(arrays) for name, arrays in BAD_ARRAYS.items()}
+
+
+def without(values, key):
+    return {k: v for k, v in values.items() if k != key}
+
+
+HOSTILE |= {f"without {k}": Message("sketch", ARRAYS, without(QUERY, k)) for k in QUERY}
+HOSTILE |= {f"without {k}": Message("sketch", without(ARRAYS, k), QUERY) for k in ARRAYS}
+HOSTILE["nothing"] = Message("sketch")
+HOSTILE["two columns, no cut"] = Message("sketch", ARRAYS, without(QUERY, "cut") | {"labels": 2})
+
+
+@pytest.mark.parametrize("asked", HOSTILE.values(), ids=HOSTILE.keys())
+def test_hostile_queries_are_refused_before_data_is_touched(asked):
+    with pytest.raises(fc.FedcoverError):
+        SKETCH().answer(asked, Untouchable())
+
+
+@pytest.mark.parametrize("unit", ["record", "site"])
+@pytest.mark.parametrize("asked", HOSTILE.values(), ids=HOSTILE.keys())
+def test_hostile_queries_cost_nothing_or_something_but_never_a_stray_error(asked, unit):
+    """The charge is worked out before the answer, by a site that does not trust the query."""
+    try:
+        events = SKETCH().charges(asked, budget(unit=unit), 3)
+    except fc.FedcoverError:
+        return
+    assert fc.privacy.epsilon(events, 1e-5) >= 0
+
+
+def test_a_query_cannot_make_a_site_build_huge_matrices():
+    """The charge needs the design's longest column; it must not be built for any size."""
+    cuts = np.linspace(0, 1, MOST_BINS + 2)[1:-1]
+    for design in ("tree", "root"):
+        with pytest.raises(fc.FedcoverError):
+            reply.charges(query({"cuts": cuts}, design=design_number(design)), budget(), 3)
+
+
+class Asks(SKETCH):
+    """A server half that asks for one thing."""
+
+    def __init__(self, asked):
+        super().__init__()
+        object.__setattr__(self, "asked", asked)
+
+    def server(self, task):
+        return (yield ask_all(task, self.asked))
+
+
+@pytest.mark.parametrize(
+    "name", ["design=3", "most=nan", "most=inf", "scale=0", "table_sigma=-1.0", "falling cuts",
+             "without rows", "without scale", "nothing", "too few rows"],
+)  # fmt: skip
+def test_a_refused_query_is_not_charged(tmp_path, name):
+    site = powers(np.random.default_rng(0), [50], np.ones(4))[0]
+    ledger = fc.privacy.Ledger(tmp_path / "a.db", create=fc.privacy.Budget(9.0, 1e-5))
+    engine = fc.engines.InProcess(ledgers={site.name: ledger}, run_name="x")
+    with pytest.raises(fc.FedcoverError):
+        fc.collect([site], Asks(HOSTILE[name]), budget(9.0), engine)
+    assert ledger.state().spent == 0
+    assert len(ledger.state().entries) == 1  # the budget
+
+
+def test_the_query_of_the_tests_is_a_good_one():
+    """Or all of the above would prove nothing."""
+    site = powers(np.random.default_rng(0), [50], np.ones(4))[0]
+    got = SKETCH().answer(query(), site).arrays
+    assert {k: v.shape for k, v in got.items()} == {"table": (4, 4), "labels": (4, 1)}
+    assert all(v.dtype == np.int64 for v in got.values())
