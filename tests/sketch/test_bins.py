@@ -128,7 +128,7 @@ def test_edges_given_are_edges_used(federation):
 def test_bins_without_noise_are_finer_than_a_thousandth_while_the_table_is_small(rows):
     edges = np.array(plan.exact_edges(rows))
     widest = np.diff(edges).max()
-    assert widest < 1e-3 or rows > 65_536
+    assert widest < 1e-3 or rows > 50_000
     assert (edges[0], edges[-1]) == (0.0, 1.0)
     assert rows * (len(edges) - 1) <= plan.MOST_CELLS  # what `SketchResult.load` takes
 

@@ -226,15 +226,15 @@ def test_the_stated_error_is_the_real_one(epsilon, counted):
     """Calibration sample, noise and own label mix: 250 repetitions know a deviation to 4.5 %.
 
     A quarter is 5.5 of those deviations; without noise the ratio is 1.0, so false alarms are
-    below 1e-6. With much noise the stated error is the larger one (a prior that is looser than
-    the scores), so a bound from below is made for the two smaller noises only.
+    below 1e-6. With noise the stated error is the larger one (a prior that is looser than the
+    scores: by 1.3 at ε = 4), so it is bounded by 1.5, and not at all with much noise.
     """
     privacy = None if epsilon is None else budget(epsilon)
     coverage, stated = repeated([1000, 1000], privacy, counted, 250)
     real = float(np.sqrt(np.mean((coverage - 0.9) ** 2)))
     assert real <= 1.25 * stated
     if epsilon != 1.0:
-        assert stated <= 1.25 * real
+        assert stated <= 1.5 * real
 
 
 @quiet

@@ -162,8 +162,6 @@ def strangers():
     def like(**more):
         return [fc.Site(s.name, s.scores, s.labels, n_classes=3, **more) for s in two]
 
-    named = [fc.Site(s.name, s.scores, s.labels, n_classes=3, label_names=list("bac")) for s in one]
-
     def other(options, sites=two):
         return base, fc.collect(sites, SKETCH(**{"bins": 4, **options}))
 

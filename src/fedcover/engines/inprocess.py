@@ -7,9 +7,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from fedcover.engines.base import Traffic
+from fedcover.engines.sums import added_up
 from fedcover.errors import FedcoverError
 from fedcover.privacy.ledger import Ledger
 from fedcover.privacy.statement import Privacy
@@ -72,7 +71,7 @@ class InProcess:
                     traffic.bytes_down[name] += query.nbytes
                     traffic.bytes_up[name] += replies[name].nbytes
                 if isinstance(queries, SecureSum):
-                    replies = {"sum": summed(list(replies.values()))}
+                    replies = {"sum": added_up(queries, replies, task.sites)}
                 traffic.rounds += 1
                 if bar and line is not None:
                     bar.advance(line)
@@ -89,13 +88,6 @@ class InProcess:
         charges = method.charges(query, privacy, task.noisy)
         query_id = f"{self.run_name}/{site.name}/{number}/{query.kind}"
         return ledger.answer(query_id, query, charges, lambda: method.answer(query, site))
-
-
-def summed(replies: list[Message]) -> Message:
-    """What a secure sum lets the server see."""
-    keys = replies[0].arrays.keys()
-    arrays = {k: np.sum([r.arrays[k] for r in replies], axis=0) for k in keys}
-    return Message(replies[0].kind, {**arrays, "present": np.arange(len(replies))})
 
 
 def _bar(show: bool) -> Progress | nullcontext[None]:

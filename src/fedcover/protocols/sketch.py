@@ -36,7 +36,7 @@ from fedcover.protocols.base import (
 )
 from fedcover.site import Site
 from fedcover.sketch import plan, reply
-from fedcover.sketch.bins import checked_edges, checked_warp, even_edges, warp_for
+from fedcover.sketch.bins import MOST_BINS, checked_edges, checked_warp, even_edges, warp_for
 from fedcover.sketch.design import DESIGNS, best_design
 from fedcover.sketch.groups import learned_groups, numbered
 from fedcover.sketch.personal import fit_of
@@ -92,7 +92,7 @@ class Sketch:
 
     def __post_init__(self) -> None:
         if isinstance(self.bins, (int, np.integer)) and not isinstance(self.bins, bool):
-            checks.whole(self.bins, "bins", 2, 4096)
+            object.__setattr__(self, "bins", checks.whole(self.bins, "bins", 2, MOST_BINS))
         elif self.bins is not None:
             object.__setattr__(self, "bins", checked_edges(self.bins))
         if self.warp != "auto":
@@ -104,7 +104,8 @@ class Sketch:
         elif self.groups is not None:
             object.__setattr__(self, "groups", numbered(self.groups))
         if self.most_per_site is not None:
-            checks.whole(self.most_per_site, "most_per_site", 1)
+            most = checks.whole(self.most_per_site, "most_per_site", 1)
+            object.__setattr__(self, "most_per_site", most)
 
     def server(self, task: Task) -> Generator[Round | SecureSum, Round, SketchTable]:
         layout, learn = self._layout(task)
@@ -203,11 +204,15 @@ class Sketch:
             return {**sums, "present": present}
         replies = yield asked
         sums = {key: np.zeros(shape, dtype=np.int64) for key, shape in shapes.items()}
+        exact = task.privacy is None and layout.design == "flat"
         for i, name in enumerate(task.sites):
-            for key, shape in shapes.items():
-                part = _part(replies, name, key, shape)
-                if task.privacy is None:
-                    _counts_of(part, name, key, self._size(task, i) if task.sizes else None)
+            parts = {
+                key: _part(replies, name, key, shape, exact, len(task.sites))
+                for key, shape in shapes.items()
+            }
+            if exact:
+                _counts_of(parts, layout, name, self._size(task, i) if task.sizes else None)
+            for key, part in parts.items():
                 sums[key] += part
         return {**sums, "present": np.arange(len(task.sites))}
 
@@ -265,27 +270,40 @@ EFFECT = {
 }
 
 
-def _part(replies: Round, site: str, key: str, shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """An array of one site's reply; its table may come as a list of occupied cells."""
-    cells = reply_of(replies, site).arrays.get("cells") if key == "table" else None
+def _part(
+    replies: Round, site: str, key: str, shape: tuple[int, ...], exact: bool, sites: int
+) -> NDArray[np.int64]:
+    """An array of one site's reply; an exact table may come as a list of occupied cells."""
+    cells = reply_of(replies, site).arrays.get("cells") if exact and key == "table" else None
     if cells is None:
-        return _whole(replies, site, key, shape)
+        return _whole(replies, site, key, shape, sites)
     most = int(np.prod(shape))
     if cells.ndim != 1 or cells.dtype.kind != "u" or (len(cells) and cells.max() >= most):
         raise _cannot_be(site, "cells", f"numbers of cells below {most}")
     return np.bincount(cells, minlength=most).reshape(shape)
 
 
-def _counts_of(part: NDArray[np.int64], site: str, key: str, size: int | None) -> None:
-    """Counts without noise are not negative, and add up to the records the site has declared."""
-    if (part < 0).any() or (size is not None and part.sum() != size):
-        raise _cannot_be(site, key, f"counts ≥ 0 that add up to its {size} records")
+def _counts_of(
+    parts: dict[str, NDArray[np.int64]], layout: Layout, site: str, size: int | None
+) -> None:
+    """Counts without noise: not negative, of as many records as declared, table like labels."""
+    for key, part in parts.items():
+        if (part < 0).any() or (size is not None and part.sum() != size):
+            raise _cannot_be(site, key, f"counts ≥ 0 that add up to its {size} records")
+    if set(parts) == {"table", "labels"}:
+        by_row = np.bincount(layout.row_of, parts["labels"].sum(axis=1), layout.rows)
+        if not np.array_equal(by_row, parts["table"].sum(axis=1)):
+            raise _cannot_be(site, "labels", "as many records of a label as in the table")
 
 
-def _whole(replies: Round, site: str, key: str, shape: tuple[int, ...]) -> NDArray[np.int64]:
+def _whole(
+    replies: Round, site: str, key: str, shape: tuple[int, ...], sites: int = 1
+) -> NDArray[np.int64]:
     array = reply_of(replies, site).arrays.get(key, np.empty(0))
-    if array.shape != shape or array.dtype.kind not in "iu":
-        raise _cannot_be(site, key, f"whole numbers of shape {shape}")
+    most = (1 << 62) // sites
+    good = array.shape == shape and array.dtype.kind in "iu"
+    if not good or (array > most).any() or (array < -most).any():
+        raise _cannot_be(site, key, f"whole numbers of shape {shape} whose sum has 64 bits")
     return array.astype(np.int64)
 
 

@@ -16,8 +16,12 @@ Float64 = NDArray[np.float64]
 
 def numbered(groups: Sequence[Hashable]) -> tuple[int, ...]:
     """Groups as numbers from 0, in order of appearance; given as numbers or names."""
-    good = isinstance(groups, (Sequence, np.ndarray)) and not isinstance(groups, (str, bytes))
-    if not good or not len(groups) or not all(isinstance(g, Hashable) for g in groups):
+    given = list(groups) if isinstance(groups, Sequence) or np.ndim(groups) == 1 else []
+    try:
+        good = len({*given}) > 0 and not isinstance(groups, (str, bytes))
+    except TypeError:  # a group that is a list
+        good = False
+    if not good:
         raise FedcoverError(
             f"groups is {groups!r}",
             allowed="None, 'auto', 'learned', or the group of every class in order",

@@ -69,7 +69,9 @@ NO_NOISE = Noise(1, 0.0, 0.0, 0.0, 0.0, ())
 
 def reach(privacy: Privacy, most_per_site: int | None) -> float:
     """How far one unit moves a table of counts: two cells if replaced, all records of a site."""
-    cells = math.sqrt(2) if privacy.relation == "replace" else 1.0
+    # A record that comes into a limited choice makes another fall out: two cells move as well.
+    limited = privacy.unit == "record" and most_per_site is not None
+    cells = math.sqrt(2) if privacy.relation == "replace" or limited else 1.0
     return cells * unit_records(privacy, most_per_site)
 
 
@@ -161,7 +163,7 @@ def exact_edges(rows: int) -> tuple[float, ...]:
     Scores crowd at the ends of [0, 1], where 1e-3 is coarse: more edges follow there, each distance
     to the end 8 % smaller than the one before, down to 1e-7.
     """
-    bins = int(np.clip(MOST_CELLS // rows, 64, EXACT_BINS))
+    bins = int(np.clip(MOST_CELLS // rows - 2 * END_BINS, 64, EXACT_BINS))
     ends = np.geomspace(1e-7, 1 / bins, END_BINS, endpoint=False)
     return tuple(np.unique(np.concatenate([np.arange(bins + 1) / bins, ends, 1 - ends])).tolist())
 

@@ -66,7 +66,7 @@ def mix_of(
         )
     n_classes = table.layout.n_classes
     if probabilities is not None:
-        return guessed(table, probabilities, source)
+        return guessed(table, label_names, probabilities, source)
     if source is not None:
         raise FedcoverError(
             "source is given without probabilities",
@@ -83,16 +83,28 @@ def mix_of(
         return Mix(checks.distribution(counts, n_classes, "labels"), len(y))
     wanted = checks.distribution(label_counts, n_classes, "label_counts")  # type: ignore[arg-type]
     raw = checks.as_float(checks.array(label_counts, "label_counts"), "label_counts")
-    whole = bool((raw == np.round(raw)).all())
-    return Mix(wanted, int(raw.sum()) if whole else None)
+    counted = bool((raw == np.round(raw)).all() and (raw <= checks.MOST_RECORDS).all())
+    return Mix(wanted, int(raw.sum()) if counted else None)
 
 
-def guessed(table: SketchTable, probabilities: ArrayLike, source: ArrayLike | None) -> Mix:
+def guessed(
+    table: SketchTable,
+    label_names: tuple[str, ...] | None,
+    probabilities: ArrayLike,
+    source: ArrayLike | None,
+) -> Mix:
     """The label mix of unlabelled records by EM, with a bootstrap of its error.
 
     It is right as far as the model's probabilities are, for records of the `source` label mix.
     """
     n_classes = table.layout.n_classes
+    columns = checks.column_names(probabilities)
+    if columns and label_names and columns != label_names:
+        raise FedcoverError(
+            f"the columns of probabilities are {', '.join(columns[:6])}",
+            allowed=f"the sketch's classes in order: {', '.join(label_names[:6])}",
+            fix="Order and name the columns as at the sites",
+        )
     p = checks.probabilities(probabilities, "probabilities")
     if p.shape[1] != n_classes:
         raise FedcoverError(

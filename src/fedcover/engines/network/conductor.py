@@ -205,7 +205,8 @@ class Conductor:
         """One round as a secure sum, or added up here where that was asked for."""
         from os import urandom
 
-        from fedcover.engines.network.totals import added_up, secure_total
+        from fedcover.engines.network.totals import secure_total
+        from fedcover.engines.sums import added_up
 
         if self.roster is None:
             return added_up(asked, self._ask(asked.queries, number), task.sites)

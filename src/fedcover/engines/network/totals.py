@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from fedcover.engines.network.codes import words
 from fedcover.errors import FedcoverError
-from fedcover.protocols.base import Message, Round, SecureSum
+from fedcover.protocols.base import Message, Round
 
 if TYPE_CHECKING:
     from fedcover.securesum import Terms, Total
@@ -69,23 +67,3 @@ def secure_total(
         refused |= bad
         if stage == "masked" and before is not None:
             replies = {name: reply for name, reply in replies.items() if name in before}
-
-
-def added_up(asked: SecureSum, replies: Mapping[str, Message], sites: Sequence[str]) -> Message:
-    """The sum of replies that the server sees one by one."""
-    totals = {key: np.zeros(shape, dtype=np.int64) for key, shape in asked.shapes.items()}
-    kind = next(iter(asked.queries.values())).kind
-    for name in asked.queries:
-        arrays = replies[name].arrays
-        good = set(arrays) == set(totals)
-        for key, total in totals.items():
-            good = good and arrays[key].dtype == np.int64 and arrays[key].shape == total.shape
-            if not good:
-                raise FedcoverError(
-                    f"site {name!r} answered {key!r} with something that cannot be",
-                    allowed=f"whole numbers of shape {total.shape}",
-                    fix="Check that site's data, or leave it out",
-                )
-            total += arrays[key]
-    present = [k for k, name in enumerate(sites) if name in asked.queries]
-    return Message(kind, {**totals, "present": np.array(present, dtype=np.int64)})
