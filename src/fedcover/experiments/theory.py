@@ -122,9 +122,13 @@ def worst(results: Results, part: str, measured: str, bound: str) -> float:
 
 
 def means(results: Results, part: str, curve: str) -> tuple[Float64, Float64]:
-    """x of a curve and the mean of y over the repetitions; one mean x where x is not a grid."""
+    """x of a curve and the mean of y over the repetitions; x is 0 where it is no grid.
+
+    A bound that is infinite for a draw says nothing, and the draw is left out.
+    """
     mine = results.where(part=part, curve=curve)
-    x, y = mine.columns["x"], mine.columns["y"]
+    finite = np.isfinite(mine.columns["y"])
+    x, y = mine.columns["x"][finite], mine.columns["y"][finite]
     if part == "best step":
         return np.zeros(1), np.array([y.mean()])
     at = np.unique(x)

@@ -27,6 +27,10 @@ BOUNDS = [
     f"Theorem 4.1 repaired, {NOISY}",
 ]
 
+UNSEEN = (
+    "The bound is infinite for draws in which the target has no record of some label; left out."
+)
+
 
 def sections(results: Results) -> list[Section]:
     """All of them, in reading order."""
@@ -75,8 +79,8 @@ def _smoothing(results: Results) -> list[Section]:
             if vacuous
             else "Far less than the bound.",
             "Difference in coverage between the smoothed and the exact quantile; Theorem 4.3 with "
-            f"ε_optim = 0. Dashed: 1, above which a bound is empty. {_note(results)} Differences "
-            "below 1/5000 cannot be seen with 5000 test records.",
+            f"ε_optim = 0. Dashed: 1, above which a bound is empty. {_note(results)} {UNSEEN} "
+            "Differences below 1/5000 cannot be seen with 5000 test records.",
             "Difference in coverage against gamma, with the bound",
             lines,
             _curves(results, "smoothed coverage", ["measured", "Theorem 4.3"]),
@@ -149,7 +153,7 @@ def _coverage(results: Results) -> Section:
         "The bound holds and is empty: it stays above 1, which any two coverages satisfy.",
         "Difference in coverage between q̄_T and the exact quantile, and Theorem 4.3 with the "
         f"measured ε_optim and with that of Corollary 4.2. K = {run.LOCAL_STEPS}, η = "
-        f"{run.STEP:g}, γ = {run.GAMMA:g}. Dashed: 1. {_note(results)}",
+        f"{run.STEP:g}, γ = {run.GAMMA:g}. Dashed: 1. {_note(results)} {UNSEEN}",
         "Difference in coverage against rounds, with bounds",
         lines,
         _curves(results, "coverage", names),

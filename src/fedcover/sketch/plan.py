@@ -163,8 +163,9 @@ def exact_edges(rows: int) -> tuple[float, ...]:
     Scores crowd at the ends of [0, 1], where 1e-3 is coarse: more edges follow there, each distance
     to the end 8 % smaller than the one before, down to 1e-7.
     """
-    bins = int(np.clip(MOST_CELLS // rows - 2 * END_BINS, 64, EXACT_BINS))
-    ends = np.geomspace(1e-7, 1 / bins, END_BINS, endpoint=False)
+    most = MOST_CELLS // rows
+    bins = int(np.clip(most - 2 * END_BINS, 64, EXACT_BINS))
+    ends = np.geomspace(1e-7, 1 / bins, min(END_BINS, max(0, most - bins) // 2), endpoint=False)
     return tuple(np.unique(np.concatenate([np.arange(bins + 1) / bins, ends, 1 - ends])).tolist())
 
 
