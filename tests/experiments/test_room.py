@@ -87,7 +87,6 @@ def test_one_and_two_workers_give_the_same_table(tmp_path):
     assert not _same(one, other)
 
 
-@pytest.mark.xfail(strict=True, reason="seeded_noise leaves protocols.exponential's secrets alone")
 def test_the_exponential_mechanism_repeats_itself_under_a_seed():
     sites, found = _sites(np.random.default_rng(0)), []
     method = fc.methods.ExponentialMechanism(epsilon=0.5)

@@ -145,6 +145,19 @@ def test_a_flipped_bit_anywhere_is_noticed(kinds, saved):
     assert refused > 150
 
 
+@pytest.mark.parametrize("name", ["header", "table", "labels"])
+def test_edited_parts_are_noticed_by_the_checksum(saved, name):
+    """In a sound archive: the checksum of the zip file is right, that of the sketch is not."""
+    array = parts_of(saved)[name].copy()
+    if name == "header":
+        array = np.frombuffer(array.tobytes().replace(b"balanced", b"guaranteed"), np.uint8)
+    else:
+        array[0, 0] += 1
+    rebuilt(saved, **{name: npy(array)})
+    with pytest.raises(fc.FileError, match="checksum"):
+        fc.SketchResult.load(saved)
+
+
 def parts_of(path):
     with np.load(path) as file:
         return {name: file[name] for name in PARTS}

@@ -299,6 +299,27 @@ def test_guaranteed_thresholds_stay_raised_beside_own_scores():
     assert (high.thresholds > low.thresholds).any()
 
 
+@quiet
+def test_guaranteed_raises_the_level_by_the_part_of_the_sketch_in_its_error(exact):
+    """The same error, once of the sample (which conformal prediction allows for), once of noise."""
+    v = own(np.random.default_rng(1), 80)[1]
+    mixed, edges = mixture(exact.table, MIX), np.array(exact.table.layout.edges)
+    zero, some = np.zeros(len(LEVELS)), np.full(len(LEVELS), 0.04)
+    alone = np.ones((len(LEVELS), 3))
+
+    def thresholds(mode, sampling, noise):
+        errors = Errors(sampling, noise, zero, zero)
+        both = blend(mixed, errors, edges, v, LEVELS, False, sketch_thresholds=alone, mode=mode)
+        assert ((both.share > 0.1) & (both.share < 0.9)).all()
+        return both.thresholds
+
+    low, high = (thresholds("guaranteed", *e) for e in ((some, zero), (zero, some)))
+    assert (high >= low).all()
+    assert (high - low).mean() > 0.005
+    plain = [thresholds("balanced", *e) for e in ((some, zero), (zero, some))]
+    assert np.array_equal(*plain)
+
+
 def alarms(cal):
     return [note for note in cal.notes if "standard deviations apart" in note]
 

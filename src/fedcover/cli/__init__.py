@@ -23,6 +23,7 @@ from fedcover.cli.merge import merge
 from fedcover.cli.personalise import personalise
 from fedcover.cli.predict import predict
 from fedcover.cli.privacy import privacy
+from fedcover.cli.reproduce import reproduce
 from fedcover.errors import FedcoverError, FedcoverWarning, FileError
 
 app = typer.Typer(
@@ -32,7 +33,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (
-    demo, calibrate, collect, merge, personalise, predict, evaluate, bounds, privacy, audit,
+    demo, calibrate, collect, merge, personalise, predict, evaluate, reproduce, bounds, privacy,
+    audit,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(ledger_app, name="ledger")

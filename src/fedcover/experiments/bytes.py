@@ -12,10 +12,11 @@ from contextlib import contextmanager
 import numpy as np
 
 from fedcover.privacy import noise
+from fedcover.protocols import exponential
 
 
 class _Seeded:
-    """Stands for the operating system in `privacy.noise`, with bytes from a generator."""
+    """Stands for `os` and `secrets` in the samplers, with bytes from a generator."""
 
     def __init__(self, seed: int, r: int) -> None:
         self._generator = np.random.Generator(np.random.Philox(key=[seed, r]))
@@ -23,13 +24,27 @@ class _Seeded:
     def urandom(self, count: int) -> bytes:
         return self._generator.bytes(count)
 
+    def randbits(self, count: int) -> int:
+        return int.from_bytes(self.urandom(-(-count // 8))) >> (-count % 8)
+
+    def randbelow(self, limit: int) -> int:
+        while (found := self.randbits(limit.bit_length())) >= limit:
+            pass
+        return found
+
+
+SOURCES = ((noise, "os"), (noise, "secrets"), (exponential, "secrets"))
+"""Where the samplers get their randomness from."""
+
 
 @contextmanager
 def seeded_noise(seed: int, r: int) -> Iterator[None]:
     """Noise of repetition r under a seed."""
-    before = vars(noise)["os"]
-    vars(noise)["os"] = _Seeded(seed, r)
+    source, before = _Seeded(seed, r), [vars(module)[name] for module, name in SOURCES]
+    for module, name in SOURCES:
+        vars(module)[name] = source
     try:
         yield
     finally:
-        vars(noise)["os"] = before
+        for (module, name), old in zip(SOURCES, before, strict=True):
+            vars(module)[name] = old

@@ -76,7 +76,7 @@ def save(results: Results, path: Path) -> None:
     """Write the table."""
     parquet, arrow = _pyarrow()
     table = arrow.table({n: arrow.array(c.tolist()) for n, c in results.columns.items()})
-    meta = {KEY: json.dumps(results.facts, sort_keys=True).encode()}
+    meta = {KEY: json.dumps(results.facts).encode()}
     part = path.with_name(path.name + ".part")
     parquet.write_table(table.replace_schema_metadata(meta), part)
     part.replace(path)
@@ -92,7 +92,7 @@ def load(path: Path) -> Results:
         raise FileError(
             f"{path} is not a results table of fedcover",
             allowed="a .parquet file written by fedcover reproduce",
-            fix="Run the experiment again",
+            fix="Delete it and run the experiment again",
         ) from None
     return Results({n: np.array(table[n].to_pylist()) for n in table.column_names}, facts)
 

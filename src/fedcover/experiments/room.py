@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
+from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,6 +66,7 @@ def run(
         "settings": study.settings(),
         "seed": seed,
         "repetitions": repetitions,
+        "version": version("fedcover"),
     }
     mark = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
     path = folder / f"{study.name}.parquet"

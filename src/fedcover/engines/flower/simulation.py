@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
@@ -101,7 +102,7 @@ class FlowerSimulation:
             except Exception as error:  # Flower would only print it
                 found.append(error)
 
-        clients = client_app(_SiteOf(sites, _key_texts(identities), folder))
+        clients = client_app(_site_of(sites, _key_texts(identities), folder))
         with _quiet():
             run_simulation(
                 server_app=app,
@@ -140,20 +141,27 @@ def rule_name(method: Method) -> str:
 
 @dataclass(frozen=True)
 class _SiteOf:
-    """Makes the node of a virtual client; sent to Ray's workers, so it holds plain things only."""
+    """Makes the node of a virtual client. Ray gets it with every letter, so it holds no site."""
 
-    sites: list[Site]
-    keys: dict[str, bytes] | None
     folder: Path
+    keys: dict[str, bytes] | None
 
     def __call__(self, context: Any) -> SiteNode:
-        site = self.sites[int(context.node_config["partition-id"])]
+        number = int(context.node_config["partition-id"])
+        site: Site = pickle.loads((self.folder / f"{number}.site").read_bytes())
         return SiteNode(
             site=site,
-            memory=Memory(self.folder / str(context.node_config["partition-id"])),
+            memory=Memory(self.folder / str(number)),
             rules=Rules(tuple(METHODS), exact=True, least_sum=2),
             participant=None if self.keys is None else _participant(site.name, self.keys),
         )
+
+
+def _site_of(sites: list[Site], keys: dict[str, bytes] | None, folder: Path) -> _SiteOf:
+    """Puts every site into a file of the simulation's own folder, for its virtual client."""
+    for number, site in enumerate(sites):
+        (folder / f"{number}.site").write_bytes(pickle.dumps(site))
+    return _SiteOf(folder, keys)
 
 
 def _participant(name: str, keys: dict[str, bytes]) -> Any:

@@ -1,0 +1,75 @@
+"""Who does not belong is refused, and sees what to do. Afterwards nothing is left running."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.flower.deployment import marked, until
+
+LINES = """
+data = "data/site-NAME.npz"
+state = "state/NAME"
+exact = true
+"""
+
+OTHER_VERSION = """
+from flwr.serverapp import ServerApp
+
+from fedcover.engines.flower.channel import GridChannel
+from fedcover.engines.flower.client_app import client_app
+from fedcover.engines.flower.run import Run
+from fedcover.engines.flower.server_app import conduct
+from fedcover.engines.network import letters
+
+client = client_app()
+server = ServerApp()
+
+
+@server.main()
+def main(grid, context):
+    letters.VERSION += 1  # at the server alone
+    conduct(Run.of(context.run_config), GridChannel(grid))
+"""
+
+
+@pytest.fixture(scope="module")
+def deployment(deploy):
+    with deploy(lines=LINES, ledgers=False, nodes=("lakeside",)) as made:
+        yield made
+
+
+def test_a_wrong_certificate_is_refused(deployment):
+    strange = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-384 -nodes -days 2 -subj"
+    files = ("-keyout", "keys/strange.key", "-out", "keys/strange.crt")
+    deployment.command(*strange.split(), "/CN=somebody else", *files)
+    deployment.start_node("northgate", ca="keys/strange.crt")
+    until(lambda: "CERTIFICATE_VERIFY_FAILED" in deployment.log("northgate"), "it is refused")
+    deployment.kill("northgate")
+
+
+def test_an_unregistered_key_is_refused(deployment):
+    make = ("ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-f", "keys/stranger")
+    deployment.command(*make)
+    deployment.start_node("harbour", key="keys/stranger")
+    deployment.processes["harbour"].wait(timeout=60)
+    assert "Failed to activate SuperNode" in deployment.log("harbour")
+
+
+def test_another_version_is_refused(deployment):
+    app = deployment.folder / "app-of-tomorrow"
+    app.mkdir()
+    (app / "pyproject.toml").write_text((deployment.folder / "app/pyproject.toml").read_text())
+    (app / "fedcover_app.py").write_text(OTHER_VERSION)
+
+    text = deployment.run("app-of-tomorrow", sites=1, epsilon=0.0, seconds=60.0, resends=0)
+
+    assert "runs another version of fedcover (code 'version')" in text
+    assert "Install the same version at the server and at every site" in text
+    log = (deployment.folder / "state/lakeside/log.txt").read_text()
+    assert "Install the same version of fedcover at the server and at every site" in log
+
+
+def test_nothing_is_left_running(deployment):
+    assert len(marked(deployment.mark)) >= 3  # the SuperLink, a SuperNode, what they start
+    deployment.close()
+    assert marked(deployment.mark) == []
