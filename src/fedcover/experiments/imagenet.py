@@ -170,7 +170,7 @@ class ImageNetStudy:
     name: ClassVar[str] = "imagenet"
     title: ClassVar[str] = "A thousand labels: who keeps the promise where they are hard?"
     repetitions: ClassVar[int] = 200
-    quick: ClassVar[int] = 10
+    quick: ClassVar[int] = 4
 
     def settings(self) -> dict[str, Any]:
         records = records_of(self.path)

@@ -50,7 +50,7 @@ class PrivacyStudy:
     name: ClassVar[str] = "privacy"
     title: ClassVar[str] = "Privacy: what does noise cost, and what does it buy?"
     repetitions: ClassVar[int] = 200
-    quick: ClassVar[int] = 16
+    quick: ClassVar[int] = 2
 
     def settings(self) -> dict[str, Any]:
         return plain(

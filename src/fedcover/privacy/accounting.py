@@ -15,6 +15,9 @@ from fedcover import checks
 from fedcover.errors import FedcoverError
 from fedcover.privacy.events import Event, ExactRelease, GaussianRelease
 
+MOST_EPSILON = 1e6
+"""Largest budget that noise is worked out for: beyond, there is none to speak of."""
+
 
 def epsilon(events: Sequence[Event], delta: float) -> float:
     """The smallest ε known for which all events together are (ε, δ)-differentially private."""
@@ -36,7 +39,7 @@ def gaussian_epsilon(noise_multiplier: float, count: int = 1, delta: float = 1e-
 
 def noise_multiplier(epsilon: float, delta: float, count: int = 1) -> float:
     """The smallest σ/Δ with which `count` Gaussian releases are (ε, δ)-private together."""
-    epsilon = checks.real(epsilon, "epsilon", 0, math.inf, open_low=True)
+    epsilon = checks.real(epsilon, "epsilon", 0, MOST_EPSILON, open_low=True)
     single = _multiplier_for(epsilon, _delta(delta))
     return single * math.sqrt(checks.whole(count, "count", 1))
 

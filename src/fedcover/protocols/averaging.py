@@ -17,6 +17,9 @@ from fedcover.privacy import noise as privacy_noise
 from fedcover.protocols.base import Float64, Message, Round, Task, read_array
 from fedcover.site import Site
 
+MOST_STEPS = 1_000_000
+"""Most local steps K that a site takes for one query."""
+
 
 def thresholds(
     task: Task,
@@ -109,8 +112,18 @@ def answer_steps(query: Message, site: Site) -> Message:
     """Site half, every round: K gradient steps on the local loss (eq. 15) from q_t."""
     from fedcover.protocols.steps import local_steps
 
-    ratios, q, alphas = (query.arrays[k] for k in ("ratios", "q", "alphas"))
+    ratios, q, alphas = (query.arrays.get(k, np.empty(0)) for k in ("ratios", "q", "alphas"))
     option = query.numbers
+    # Compiled code reads where it is told to: shapes are checked before.
+    good = ratios.ndim == 2 and ratios.shape[1] == site.n_classes and alphas.ndim == 1
+    good = good and q.shape == (len(ratios), len(alphas), site.n_classes)
+    good = good and all(a.dtype == np.float64 for a in (ratios, q, alphas))
+    if not good or not 1 <= option.get("local_steps", 0) <= MOST_STEPS:
+        raise FedcoverError(
+            "a query of Algorithm 1 has arrays or numbers outside what was agreed",
+            allowed="weights and points for every target, level and label of this site",
+            fix="Server and site run different versions of fedcover, or the server is hostile",
+        )
     scores, labels = site.sorted_records(int(option["size"]), int(option["seed"]))
     steps = int(option["local_steps"])
     sigma = float(option["noise"])

@@ -21,6 +21,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcover.checks import MOST_RECORDS
 from fedcover.errors import FedcoverError
 from fedcover.privacy import accounting, noise
 from fedcover.privacy.events import Event, ExactRelease, GaussianRelease
@@ -343,4 +344,12 @@ def _integers(replies: Round, site: str, key: str, length: int) -> NDArray[np.in
 
 def _size(replies: Round, site: str, counts: Float64) -> float:
     size = replies[site].numbers.get("size")
-    return float(max(1.0, counts.sum())) if size is None else float(size)
+    if size is None:
+        return float(max(1.0, counts.sum()))
+    if not isinstance(size, (int, np.integer)) or not 1 <= size <= MOST_RECORDS:
+        raise FedcoverError(
+            f"site {site!r} answered with a size that cannot be",
+            allowed="a whole number of at least 1",
+            fix="Check that site's data, or leave it out",
+        )
+    return float(size)
