@@ -228,6 +228,28 @@ def test_in_between_the_share_goes_by_the_errors_and_so_do_the_thresholds(exact,
 
 
 @quiet
+@pytest.mark.parametrize("mix", [0.0, 0.02], ids=["mix known", "mix of the same labels"])
+@pytest.mark.parametrize("common", [0.0, 1e-3], ids=["other records", "own records in the sketch"])
+def test_the_share_is_the_one_with_the_least_error(exact, mix, common):
+    """λ against a search for the least variance, with what the two errors have in common."""
+    n, v = 150, own(np.random.default_rng(1), 150)[1]
+    zero, level = np.zeros(len(LEVELS)), np.array(LEVELS)
+    errors = Errors(np.full(len(LEVELS), 0.04), zero, np.full(len(LEVELS), mix), zero)
+    mixed, edges = mixture(exact.table, MIX), np.array(exact.table.layout.edges)
+    alone = np.ones((len(LEVELS), 3))
+    both = blend(mixed, errors, edges, v, LEVELS, True, sketch_thresholds=alone, common=common)
+    mine, theirs = level * (1 - level) / n, 0.04**2 + mix**2
+    shared = mix**2 + level * (1 - level) * common
+    tried = np.linspace(0, 1, 10_001)[:, None]
+    variance = tried**2 * mine + (1 - tried) ** 2 * theirs + 2 * tried * (1 - tried) * shared
+    best = tried[variance.argmin(axis=0), 0]
+    inside = (best > 0.06) & (best < 0.94)
+    assert inside.sum() >= 5
+    assert both.share[inside] == pytest.approx(best[inside], abs=2e-4)
+    assert both.error[inside] == pytest.approx(np.sqrt(variance.min(axis=0))[inside], rel=1e-5)
+
+
+@quiet
 def test_a_hopeless_sketch_leaves_it_to_own_scores():
     hopeless = fc.collect(powers(np.random.default_rng(0), [5, 5], EXPONENTS), None, budget(0.01))
     y, v = own(np.random.default_rng(1), 3000)
