@@ -25,7 +25,7 @@ DISAGREE = 3.5
 class Blend:
     """Thresholds from both, (A, C), the share of the own scores in them, (A,), and the error, (A,).
 
-    disagree : how many deviations own scores and sketch are apart at most.
+    disagree : how many deviations own scores and sketch are apart, at the α nearest to 1/2.
     """
 
     thresholds: Float64
@@ -79,17 +79,20 @@ def blend(
         edge = np.searchsorted(mixed.curve.scores, points, side="right") - 1
         f_sketch = np.maximum.accumulate(mixed.curve.values)[edge]
     out, shares, total, apart = [], [], [], 0.0
+    # Compared where shares of a few records are nearest to normal: many looks, or looks far out,
+    # would raise false alarms.
+    middle = int(np.argmin(np.abs(np.asarray(alphas) - 0.5)))
     for a, alpha in enumerate(alphas):
         shared = errors.mix[a] ** 2 if same_data else 0.0
         theirs = float(errors.total[a] ** 2 - shared)
         mine = max(alpha * (1 - alpha) / n - shared, 1e-300)
         both = min(alpha * (1 - alpha) * common, theirs, mine)
-        share = (theirs - both) / max(theirs + mine - 2 * both, 1e-300)
+        difference = max(theirs + mine - 2 * both, 1e-300)
+        share = (theirs - both) / difference
         share = 0.0 if share < HARDLY else 1.0 if share > 1 - HARDLY else share
         at = int(np.argmin(np.abs(f_sketch - (1 - alpha))))
-        apart = max(
-            apart, abs(f_own[at] - f_sketch[at]) / np.sqrt(max(theirs + mine - 2 * both, 1e-300))
-        )
+        if a == middle:
+            apart = abs(f_own[at] - f_sketch[at]) / np.sqrt(difference)
         level = (1 - alpha) * (1 + share / n + (1 - share) * mixed.shares)
         level = level + MARGIN[mode] * (1 - share) * errors.systematic[a]
         values = np.append(share * f_own + (1 - share) * f_sketch, np.inf)
