@@ -391,20 +391,25 @@ def test_what_unpacks_to_too_much_is_refused_before_unpacking(saved, monkeypatch
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2, zipfile.ZIP_DEFLATED])
-def test_damage_inside_a_compressed_member_is_one_clear_error(saved, method):
+def test_damage_inside_a_compressed_member_is_one_clear_error(kinds, saved, method):
     with zipfile.ZipFile(saved) as archive:
         members = {n: archive.read(n) for n in archive.namelist()}
     with zipfile.ZipFile(saved, "w", method) as archive:
         for name, data in members.items():
             archive.writestr(name, data)
-    data = bytearray(saved.read_bytes())
+    data, refused = bytearray(saved.read_bytes()), 0
     at = data.find(b"table.npy") + 45
     for k in range(at, at + 25):
         broken = bytearray(data)
         broken[k] ^= 255
         saved.write_bytes(broken)
-        with pytest.raises(fc.FileError):
-            fc.SketchResult.load(saved)
+        try:
+            again = fc.SketchResult.load(saved)
+        except fc.FileError:
+            refused += 1
+        else:  # bits that the compression does not use
+            assert differences(kinds["private"], again) == []
+    assert refused > 20
 
 
 def foreign(path):

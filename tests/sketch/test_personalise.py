@@ -358,6 +358,16 @@ def test_scores_that_do_not_look_alike_are_noticed(exact, noisy):
 
 
 @quiet
+@pytest.mark.parametrize("alpha", [0.1, LEVELS], ids=["one level", "nine levels"])
+def test_a_difference_in_the_highest_scores_alone_is_noticed(exact, noisy, alpha):
+    """Thresholds at .9 cover two thirds there; the median is as it should be."""
+    y, v = own(np.random.default_rng(12), 300)
+    higher = np.where(v > 0.7, 0.97 + 0.03 * v, v)
+    for sketch in (exact, noisy):
+        assert alarms(sketch.personalise(labels=y, local_scores=higher, alpha=alpha))
+
+
+@quiet
 def test_scores_that_look_alike_rarely_raise_the_alarm(noisy):
     """At most 1 in 1000 by chance: 6 or more of 500 then have a probability below 2e-5.
 

@@ -137,7 +137,9 @@ def drive(method: Method, task: Task, sites: list[Site]) -> tuple[Published, lis
             return done.value, asked
         replies = {n: method.answer(q, by_name[n]) for n, q in _queries(asked[-1]).items()}
         if isinstance(asked[-1], SecureSum):
-            replies = {"sum": _summed(list(replies.values()))}
+            total = _summed(list(replies.values()))
+            present = np.arange(len(replies))
+            replies = {"sum": Message(total.kind, {**total.arrays, "present": present})}
 
 
 def _queries(asked: Asked) -> Round:

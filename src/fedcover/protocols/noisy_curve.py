@@ -101,8 +101,8 @@ def posterior_curve(
     gain = np.linalg.solve(design * prior @ design.T + np.diag(sds**2), design * prior).T
     masses = expected + gain @ (values - design @ expected)
     spread = np.diag(prior) - gain @ (design * prior)
-    below = np.tril(np.ones((len(expected), len(expected))))
-    sd = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", below, spread, below), 0))
+    sums = np.diag(np.cumsum(np.cumsum(spread, axis=0), axis=1))  # of all bins below an edge
+    sd = np.sqrt(np.maximum(sums, 0))
     return Curve(grid.edges, np.append(0, _monotone(np.cumsum(masses))), np.append(0, sd))
 
 

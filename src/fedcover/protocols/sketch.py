@@ -95,7 +95,7 @@ class Sketch:
             object.__setattr__(self, "bins", checks.whole(self.bins, "bins", 2, MOST_BINS))
         elif self.bins is not None:
             object.__setattr__(self, "bins", checked_edges(self.bins))
-        if self.warp != "auto":
+        if not isinstance(self.warp, str) or self.warp != "auto":
             checked_warp(self.warp)
         checks.choice(self.mode, "mode", MODES)
         checks.choice(self.design, "design", ("auto", *DESIGNS))

@@ -17,15 +17,35 @@ Float64 = NDArray[np.float64]
 HARDLY = 0.05
 """A share of one of the two below this is taken as none."""
 
-DISAGREE = 3.5
-"""Standard deviations between own scores and sketch from which they are said to disagree."""
+FALSE_ALARMS = 1e-3
+"""How often own scores and sketch that agree are said to disagree, by chance."""
+
+
+def disagreement(levels: int) -> float:
+    """Standard deviations from which own scores and sketch disagree, at one of several levels."""
+    from scipy.special import ndtri
+
+    return float(-ndtri(FALSE_ALARMS / (2 * levels)))
+
+
+def _apart(own: float, sketch: float, size: float) -> float:
+    """Deviations between two shares, one of which was counted among `size`: by binomial tails.
+
+    The share of a small sample is skewed, and none of it may lie beyond a high level by chance.
+    """
+    from scipy.special import betainc, ndtri
+
+    count, share = own * size, float(np.clip(sketch, 1e-12, 1 - 1e-12))
+    above = betainc(count, size - count + 1, share) if count > 0 else 1.0
+    below = betainc(size - count, count + 1, 1 - share) if count < size else 1.0
+    return float(-ndtri(np.clip(min(above, below), 1e-300, 0.5)))
 
 
 @dataclass(frozen=True)
 class Blend:
     """Thresholds from both, (A, C), the share of the own scores in them, (A,), and the error, (A,).
 
-    disagree : how many deviations own scores and sketch are apart, at the α nearest to 1/2.
+    disagree : how many deviations own scores and sketch are apart, at most; see `disagreement`.
     """
 
     thresholds: Float64
@@ -79,9 +99,6 @@ def blend(
         edge = np.searchsorted(mixed.curve.scores, points, side="right") - 1
         f_sketch = np.maximum.accumulate(mixed.curve.values)[edge]
     out, shares, total, apart = [], [], [], 0.0
-    # Compared where shares of a few records are nearest to normal: many looks, or looks far out,
-    # would raise false alarms.
-    middle = int(np.argmin(np.abs(np.asarray(alphas) - 0.5)))
     for a, alpha in enumerate(alphas):
         shared = errors.mix[a] ** 2 if same_data else 0.0
         theirs = float(errors.total[a] ** 2 - shared)
@@ -91,8 +108,9 @@ def blend(
         share = (theirs - both) / difference
         share = 0.0 if share < HARDLY else 1.0 if share > 1 - HARDLY else share
         at = int(np.argmin(np.abs(f_sketch - (1 - alpha))))
-        if a == middle:
-            apart = abs(f_own[at] - f_sketch[at]) / np.sqrt(difference)
+        # As many records would know as much as the difference of the two is known.
+        worth = min(alpha * (1 - alpha) / difference, 1e15)
+        apart = max(apart, _apart(f_own[at], f_sketch[at], worth))
         level = (1 - alpha) * (1 + share / n + (1 - share) * mixed.shares)
         level = level + MARGIN[mode] * (1 - share) * errors.systematic[a]
         values = np.append(share * f_own + (1 - share) * f_sketch, np.inf)

@@ -100,8 +100,10 @@ def mixture(table: SketchTable, wanted: Float64) -> Mixture:
     layout = table.layout
     weights = np.bincount(layout.row_of, wanted, layout.rows).astype(np.float64)
     totals, total_sds = row_totals(table)
-    rows = np.cumsum(table.table @ recovery(layout.design, layout.bins).T, axis=1) / table.scale
-    rows = np.hstack([np.zeros((layout.rows, 1)), rows])
+    bins = table.table.astype(np.float64)
+    if layout.design != "flat":  # a thousand bins through the identity would take its time
+        bins = bins @ recovery(layout.design, layout.bins).T
+    rows = np.hstack([np.zeros((layout.rows, 1)), np.cumsum(bins, axis=1) / table.scale])
     rows = np.divide(rows, totals[:, None], out=np.zeros_like(rows), where=totals[:, None] > 0)
     records = label_totals(table)
     share = np.divide(weights, totals, out=np.zeros_like(weights), where=totals > 0)

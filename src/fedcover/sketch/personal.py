@@ -178,7 +178,7 @@ def _finer(table: SketchTable, found: Float64) -> str:
     return f"edges of your own near {float(found.max()):.4g}: bins=[0, …, 1]"
 
 
-BARE = 2.0
+BARE = 4.0
 """Deviations of a noisy total below which it may as well be zero."""
 
 LARGE_MIX = 0.03

@@ -21,7 +21,7 @@ LABEL_SHARE = {1: 0.15, 2: 0.3}
 LEAST_SHARE_SIGMA = 50.0
 """Scaled deviation of one site's noise from which discrete noise is accounted as continuous."""
 
-INSIDE = 0.08
+INSIDE = 0.07
 """Expected error of looking inside a bin, as a share of its mass; measured on real scores."""
 
 TOO_NOISY = 0.02

@@ -17,7 +17,7 @@ from fedcover.privacy.statement import PrivacyStatement
 from fedcover.protocols.base import Fit
 from fedcover.scores import Score
 from fedcover.site import checked_name
-from fedcover.sketch.blend import DISAGREE, blend
+from fedcover.sketch.blend import blend, disagreement
 from fedcover.sketch.mixture import mixture
 from fedcover.sketch.personal import counted_variance, errors_of, fit_of
 from fedcover.sketch.promises import either
@@ -191,7 +191,7 @@ class SketchResult:
         share = both.share[a]
         used = "the sketch alone" if share == 0 else "own scores alone" if share == 1 else "both"
         alarms = fit.alarms
-        if both.disagree > DISAGREE:
+        if both.disagree > disagreement(len(alphas)):
             alarms += (
                 f"own scores and the sketch are {both.disagree:.1f} standard deviations apart: "
                 "records of one label may not look alike at all sites, and then only own scores "
