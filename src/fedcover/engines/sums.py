@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedcover.errors import FedcoverError
-from fedcover.protocols.base import Message, SecureSum
-
-
-def fits_a_sum(values: NDArray[Any], sites: int) -> bool:
-    """Whether so many sites can send such numbers without a sum that leaves 64 bits."""
-    most = (1 << 62) // max(1, sites)
-    return bool((values <= most).all() and (values >= -most).all())
+from fedcover.protocols.base import Message, SecureSum, fits_a_sum
 
 
 def added_up(asked: SecureSum, replies: Mapping[str, Message], sites: Sequence[str]) -> Message:

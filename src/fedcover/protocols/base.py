@@ -216,6 +216,12 @@ def estimated_guarantee(subsample: bool) -> str:
     )
 
 
+def fits_a_sum(values: NDArray[Any], sites: int) -> bool:
+    """Whether so many sites can send such numbers without a sum that leaves 64 bits."""
+    most = (1 << 62) // max(1, sites)
+    return bool((values <= most).all() and (values >= -most).all())
+
+
 def ask_all(task: Task, query: Message) -> Round:
     """The same query to every site."""
     return dict.fromkeys(task.sites, query)

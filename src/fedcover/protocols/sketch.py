@@ -32,6 +32,7 @@ from fedcover.protocols.base import (
     Target,
     Task,
     ask_all,
+    fits_a_sum,
     reply_of,
 )
 from fedcover.site import Site
@@ -300,9 +301,8 @@ def _whole(
     replies: Round, site: str, key: str, shape: tuple[int, ...], sites: int = 1
 ) -> NDArray[np.int64]:
     array = reply_of(replies, site).arrays.get(key, np.empty(0))
-    most = (1 << 62) // sites
     good = array.shape == shape and array.dtype.kind in "iu"
-    if not good or (array > most).any() or (array < -most).any():
+    if not good or not fits_a_sum(array, sites):
         raise _cannot_be(site, key, f"whole numbers of shape {shape} whose sum has 64 bits")
     return array.astype(np.int64)
 

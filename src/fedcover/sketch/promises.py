@@ -19,13 +19,7 @@ def composed(
             allowed="privacy in both",
             fix="Without privacy there is no budget to add: leave previous out",
         )
-    for what in ("unit", "relation", "view"):
-        if getattr(earlier, what) != getattr(statement, what):
-            raise FedcoverError(
-                f"previous has {what} {getattr(earlier, what)!r}",
-                allowed=f"the same {what} in both",
-                fix="Budgets of different kinds do not add up",
-            )
+    _same_kind(earlier, statement, "previous has {what} {mine!r}")
     delta = max(earlier.delta, statement.delta)
     events = (*earlier.events, *statement.events)
     return replace(statement, events=events, delta=delta, epsilon=accounting.epsilon(events, delta))
@@ -41,15 +35,21 @@ def either(one: PrivacyStatement | None, two: PrivacyStatement | None) -> Privac
             allowed="privacy in both, or in none",
             fix="The sum would promise less than one of them did",
         )
-    for what in ("unit", "relation", "view"):
-        if getattr(one, what) != getattr(two, what):
-            raise FedcoverError(
-                f"the two sketches differ in privacy.{what}",
-                allowed=f"the same {what} in both",
-                fix="Collect the second as the first",
-            )
+    _same_kind(one, two, "the two sketches differ in privacy.{what}")
     delta = max(one.delta, two.delta)
     weaker = max(one, two, key=lambda s: (accounting.epsilon(s.events, delta), repr(s.events)))
     public = tuple(sorted({*one.public, *two.public}))
     epsilon = accounting.epsilon(weaker.events, delta)
     return replace(weaker, delta=delta, epsilon=epsilon, public=public)
+
+
+def _same_kind(one: PrivacyStatement, two: PrivacyStatement, given: str) -> None:
+    """Budgets of different kinds do not add up."""
+    for what in ("unit", "relation", "view"):
+        mine = getattr(one, what)
+        if mine != getattr(two, what):
+            raise FedcoverError(
+                given.format(what=what, mine=mine),
+                allowed=f"the same {what} in both",
+                fix="Collect the second as the first: budgets of different kinds do not add up",
+            )

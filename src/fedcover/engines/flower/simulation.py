@@ -158,7 +158,10 @@ class _SiteOf:
 
 
 def _site_of(sites: list[Site], keys: dict[str, bytes] | None, folder: Path) -> _SiteOf:
-    """Puts every site into a file of the simulation's own folder, for its virtual client."""
+    """Puts every site into a file of the simulation's own folder, for its virtual client.
+
+    Pickled, as Ray itself would send it: the folder is private to this user and ends with the run.
+    """
     for number, site in enumerate(sites):
         (folder / f"{number}.site").write_bytes(pickle.dumps(site))
     return _SiteOf(folder, keys)
