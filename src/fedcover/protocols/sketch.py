@@ -40,7 +40,7 @@ from fedcover.sketch import plan, reply
 from fedcover.sketch.bins import MOST_BINS, checked_edges, checked_warp, even_edges, warp_for
 from fedcover.sketch.design import DESIGNS, best_design
 from fedcover.sketch.groups import learned_groups, numbered
-from fedcover.sketch.personal import fit_of
+from fedcover.sketch.personal import fit_of, known_of
 from fedcover.sketch.table import Layout, SketchTable
 
 MODES = ("balanced", "guaranteed")
@@ -259,7 +259,8 @@ class Sketch:
             assert site is not None, "statement() has refused targets that are not one site"
             counted = int(site.label_counts.sum())
             wanted = site.label_counts / counted
-        return fit_of(published, wanted, counted, task.alphas, self.mode)
+        mixed, errors = known_of(published, wanted, counted, task.alphas)
+        return fit_of(published, mixed, errors, counted, task.alphas, self.mode)
 
 
 EFFECT = {

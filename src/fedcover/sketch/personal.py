@@ -104,19 +104,29 @@ def counted_variance(
     return np.array(spread) / counted
 
 
-def fit_of(
+def known_of(
     table: SketchTable,
     wanted: Float64,
     counted: int | None,
     alphas: tuple[float, ...],
-    mode: str,
     mix_variance: Float64 | None = None,
-) -> Fit:
-    """The fit of a target with label distribution `wanted`, counted from `counted` labels."""
+) -> tuple[Mixture, Errors]:
+    """The mixture of label distribution `wanted`, counted from `counted` labels, and its errors."""
     mixed = mixture(table, wanted)
     if mix_variance is None:
         mix_variance = counted_variance(table, mixed, counted, alphas)
-    errors = errors_of(table, mixed, wanted, mix_variance, alphas)
+    return mixed, errors_of(table, mixed, wanted, mix_variance, alphas)
+
+
+def fit_of(
+    table: SketchTable,
+    mixed: Mixture,
+    errors: Errors,
+    counted: int | None,
+    alphas: tuple[float, ...],
+    mode: str,
+) -> Fit:
+    """The fit of a target, from what `known_of` says of it."""
     found, crowded = thresholds(table, mixed, alphas, mode, errors.systematic)
     records = float(mixed.totals.sum())
     return Fit(

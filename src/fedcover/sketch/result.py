@@ -18,8 +18,8 @@ from fedcover.protocols.base import Fit
 from fedcover.scores import Score
 from fedcover.site import checked_name
 from fedcover.sketch.blend import blend, disagreement
-from fedcover.sketch.mixture import mixture
-from fedcover.sketch.personal import counted_variance, errors_of, fit_of
+from fedcover.sketch.mixture import Mixture
+from fedcover.sketch.personal import Errors, fit_of, known_of
 from fedcover.sketch.promises import either
 from fedcover.sketch.table import SketchTable
 from fedcover.sketch.wanted import Mix, mix_of
@@ -149,8 +149,12 @@ class SketchResult:
                 )
         mix = mix_of(self.table, self.label_names, label_counts, labels, probabilities, source)
         variance = mix.guess_variance(self.table, alphas)
-        fit = fit_of(self.table, mix.wanted, mix.counted, alphas, mode, variance)
-        fit = self._with_own(fit, mix, variance, alphas, own, name, mode)
+        mixed, errors = known_of(self.table, mix.wanted, mix.counted, alphas, variance)
+        fit = fit_of(self.table, mixed, errors, mix.counted, alphas, mode)
+        if own is None:
+            fit = self._advised(fit, errors.total, mix.counted, alphas)
+        else:
+            fit = self._with_own(fit, mix, mixed, errors, alphas, own, name, mode)
         if mix.guesses is not None:
             fit = replace(fit, error=fit.error + GUESSED)
         return calibration_of(
@@ -170,19 +174,14 @@ class SketchResult:
         self,
         fit: Fit,
         mix: Mix,
-        variance: Float64 | None,
+        mixed: Mixture,
+        errors: Errors,
         alphas: tuple[float, ...],
-        own: Float64 | None,
+        own: Float64,
         name: str,
         mode: str,
     ) -> Fit:
-        """The fit with the site's own scores blended in, or advice to give them."""
-        mixed = mixture(self.table, mix.wanted)
-        if variance is None:
-            variance = counted_variance(self.table, mixed, mix.counted, alphas)
-        errors = errors_of(self.table, mixed, mix.wanted, variance, alphas)
-        if own is None:
-            return self._advised(fit, errors.total, mix.counted, alphas)
+        """The fit with the site's own scores blended in."""
         common = float(mix.wanted @ mixed.shares) if name in self.sites else 0.0
         same = mix.counted == len(own)
         edges = np.array(self.table.layout.edges)
