@@ -18,7 +18,7 @@ from fedcover.scores import APS
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    return room.run(Cifar10Study(), tmp_path_factory.mktemp("cifar10"), 3, workers=1)
+    return room.run(Cifar10Study(), tmp_path_factory.mktemp("cifar10"), 3)
 
 
 def _logits(path: Path, n: int = 400, classes: int = 10) -> Path:

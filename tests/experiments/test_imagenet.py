@@ -33,7 +33,7 @@ def file(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def results(file, tmp_path_factory):
-    return room.run(ImageNetStudy(file), tmp_path_factory.mktemp("imagenet"), 3, workers=1)
+    return room.run(ImageNetStudy(file), tmp_path_factory.mktemp("imagenet"), 3)
 
 
 def test_a_repetition_depends_on_its_number_and_the_seed_alone(file, results):

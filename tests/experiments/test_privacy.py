@@ -25,7 +25,7 @@ from fedcover.quantile import SmoothQuantileLoss
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    return room.run(PrivacyStudy(), tmp_path_factory.mktemp("privacy"), 2, workers=1)
+    return room.run(PrivacyStudy(), tmp_path_factory.mktemp("privacy"), 2)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,9 @@ def test_private_methods_keep_the_promise_where_the_published_one_does_not(tmp_p
     # is seven of them. q₀ = 0.5 lies .1 off.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        mine = room.run(PrivacyStudy(), tmp_path, 24).where(part="budget", federation="CIFAR-10")
+        with room.processes() as crew:
+            found = room.run(PrivacyStudy(), tmp_path, 24, crew=crew)
+        mine = found.where(part="budget", federation="CIFAR-10")
     for method in ("DP-FedCP", "Sketch"):
         assert abs(mine.values("coverage", method=method, epsilon=2.0).mean() - 0.9) < 0.03
     assert mine.values("coverage", method="published, q₀ = 0.5", epsilon=8.0).mean() < 0.84

@@ -78,12 +78,13 @@ def _done(diary: Path) -> list[int]:
 
 
 def test_one_and_two_workers_give_the_same_table(tmp_path):
-    one = room.run(Small(), tmp_path / "one", 5, seed=3, workers=1)
-    two = room.run(Small(), tmp_path / "two", 5, seed=3, workers=2)
+    one = room.run(Small(), tmp_path / "one", 5, seed=3)
+    with room.processes(2) as crew:
+        two = room.run(Small(), tmp_path / "two", 5, seed=3, crew=crew)
     assert _same(one, two)
     assert one.columns["repetition"].tolist() == [r for r in range(5) for _ in range(2)]
     assert len(set(one.values("threshold", method="DP-FedCP"))) == 5  # and not all alike
-    other = room.run(Small(), tmp_path / "other", 5, seed=4, workers=1)
+    other = room.run(Small(), tmp_path / "other", 5, seed=4)
     assert not _same(one, other)
 
 
@@ -101,15 +102,15 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path, monkeypatch):
     monkeypatch.setattr(room, "CHUNKS", 3)
     diary = tmp_path / "diary"
     with pytest.raises(RuntimeError, match="power"):
-        room.run(Small(str(diary), stop=4), tmp_path / "a", 6, workers=1)
+        room.run(Small(str(diary), stop=4), tmp_path / "a", 6)
     assert _done(diary) == [0, 1, 2, 3]
     told: list[int] = []
-    resumed = room.run(Small(str(diary)), tmp_path / "a", 6, workers=1, tell=told.append)
+    resumed = room.run(Small(str(diary)), tmp_path / "a", 6, tell=told.append)
     assert _done(diary) == [0, 1, 2, 3, 4, 5]  # nothing twice
     assert told == [4, 6]
     assert not list((tmp_path / "a").glob("*.parts"))
-    assert _same(resumed, room.run(Small(), tmp_path / "b", 6, workers=1))
-    room.run(Small(str(diary)), tmp_path / "a", 6, workers=1)
+    assert _same(resumed, room.run(Small(), tmp_path / "b", 6))
+    room.run(Small(str(diary)), tmp_path / "a", 6)
     assert len(_done(diary)) == 6  # a finished run is not repeated
 
 
@@ -118,21 +119,21 @@ def test_parts_and_results_of_another_run_are_not_used(tmp_path, monkeypatch, ch
     monkeypatch.setattr(room, "CHUNKS", 3)
     diary = tmp_path / "diary"
     with pytest.raises(RuntimeError):
-        room.run(Small(str(diary), stop=4), tmp_path, 6, workers=1)
+        room.run(Small(str(diary), stop=4), tmp_path, 6)
     new = Small(str(diary), alpha=0.3 if change == "setting" else 0.2)
     count, seed = 4 if change == "repetitions" else 6, int(change == "seed")
     diary.unlink()
-    results = room.run(new, tmp_path, count, seed=seed, workers=1)
+    results = room.run(new, tmp_path, count, seed=seed)
     assert _done(diary) == list(range(count))
-    fresh = room.run(Small(alpha=new.alpha), tmp_path / "fresh", count, seed=seed, workers=1)
+    fresh = room.run(Small(alpha=new.alpha), tmp_path / "fresh", count, seed=seed)
     assert _same(results, fresh)
-    again = room.run(Small(str(diary)), tmp_path, 6, workers=1)  # nor is a finished one
+    again = room.run(Small(str(diary)), tmp_path, 6)  # nor is a finished one
     assert again.facts["settings"] == {"alpha": 0.2}
     assert _done(diary)[count:] == [4, 5]  # the old run's own parts are still good
 
 
 def test_results_carry_settings_versions_and_seed(tmp_path):
-    room.run(Small(), tmp_path, 2, seed=7, workers=1)
+    room.run(Small(), tmp_path, 2, seed=7)
     facts = records.load(tmp_path / "simulated.parquet").facts
     assert facts["settings"] == {"alpha": 0.2}
     assert (facts["seed"], facts["repetitions"], facts["experiment"]) == (7, 2, "simulated")
@@ -144,7 +145,7 @@ def test_results_carry_settings_versions_and_seed(tmp_path):
 def test_redrawing_computes_nothing(tmp_path, monkeypatch):
     diary = tmp_path / "diary"
     monkeypatch.setattr(catalogue, "studies", lambda names, logits: [Small(str(diary))])
-    reproduce("simulated", tmp_path / "out", repetitions=2, workers=1)
+    reproduce("simulated", tmp_path / "out", repetitions=2)
     page = tmp_path / "out" / "simulated.html"
     before = page.read_text()
     page.unlink()
@@ -158,10 +159,10 @@ def test_redrawing_computes_nothing(tmp_path, monkeypatch):
 
 
 def test_noise_comes_from_the_operating_system_again(tmp_path):
-    room.run(Small(), tmp_path / "a", 2, workers=1)
+    room.run(Small(), tmp_path / "a", 2)
     assert vars(noise)["os"] is os
     with pytest.raises(RuntimeError):
-        room.run(Small(stop=1), tmp_path / "b", 2, workers=1)
+        room.run(Small(stop=1), tmp_path / "b", 2)
     assert vars(noise)["os"] is os
 
 
@@ -187,7 +188,7 @@ def test_noise_follows_the_seed_inside_only():
 def test_warnings_of_small_sites_stay_inside(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        room.run(SimulatedStudy(), tmp_path, 1, workers=1)
+        room.run(SimulatedStudy(), tmp_path, 1)
 
 
 @pytest.mark.filterwarnings("ignore")  # Ray's own
@@ -195,17 +196,17 @@ def test_a_run_on_ray_gives_the_same_table(tmp_path):
     ray = pytest.importorskip("ray")
     study = SimulatedStudy()  # workers of Ray find the package, not the tests
     try:
-        far = room.run(study, tmp_path / "ray", 2, ray=True)
+        far = room.run(study, tmp_path / "ray", 2, crew=room.on_ray)
     finally:
         ray.shutdown()
-    assert _same(far, room.run(study, tmp_path / "here", 2, workers=1))
+    assert _same(far, room.run(study, tmp_path / "here", 2))
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1 but not really", b"a,b\n1,2\n"])
 def test_a_broken_table_gives_one_clear_error(tmp_path, content):
     (tmp_path / "simulated.parquet").write_bytes(content)
     with pytest.raises(fc.FileError, match="not a results table"):
-        room.run(Small(), tmp_path, 2, workers=1)
+        room.run(Small(), tmp_path, 2)
 
 
 def test_a_table_of_something_else_gives_the_same_error(tmp_path):

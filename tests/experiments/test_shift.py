@@ -24,7 +24,7 @@ def file(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def results(file, tmp_path_factory):
-    return room.run(ShiftStudy(file), tmp_path_factory.mktemp("shift"), 3, workers=1)
+    return room.run(ShiftStudy(file), tmp_path_factory.mktemp("shift"), 3)
 
 
 def test_a_repetition_depends_on_its_number_and_the_seed_alone(file, results):

@@ -25,7 +25,7 @@ def problem(draw):
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    return room.run(TheoryStudy(), tmp_path_factory.mktemp("theory"), 3, workers=1)
+    return room.run(TheoryStudy(), tmp_path_factory.mktemp("theory"), 3)
 
 
 def test_the_averages_are_those_of_the_method(draw, problem):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from xml.etree import ElementTree
 
 import matplotlib
 import numpy as np
@@ -103,7 +104,7 @@ def test_axes_are_labelled_and_texts_do_not_collide(draw, width):
 @pytest.mark.parametrize("draw", ALL)
 def test_settings_of_the_user_stay(draw):
     before = dict(matplotlib.rcParams)
-    style.inline_svg(draw(), "x", "alt")
+    style.inline_svg(style.svg(draw()), "x", "alt")
     assert dict(matplotlib.rcParams) == before
 
 
@@ -135,13 +136,15 @@ def test_curve_is_the_empirical_distribution():
 
 
 def test_inline_svg_is_scalable_transparent_and_in_css_colours():
-    svg = style.inline_svg(coverage(), "pre", 'says "a < b" & more')
+    svg = style.inline_svg(style.svg(coverage()), "pre", 'says "a < b" & more')
     assert svg.startswith("<svg role")
     assert 'aria-label="says &quot;a &lt; b&quot; &amp; more"' in svg
     assert "http" not in svg
     assert "var(--orange)" in svg
     assert all(i.startswith("pre-") for i in _ids(svg))
-    assert svg == style.inline_svg(coverage(), "pre", 'says "a < b" & more'), "not reproducible"
+    assert svg == style.inline_svg(style.svg(coverage()), "pre", 'says "a < b" & more'), (
+        "not reproducible"
+    )
 
 
 def _ids(svg: str) -> list[str]:
@@ -151,9 +154,12 @@ def _ids(svg: str) -> list[str]:
 
 
 def test_saves_svg_and_png(tmp_path):
-    style.save(label_mix(), tmp_path, "mix")
+    figure = label_mix()
+    style.save(figure, style.svg(figure), tmp_path, "mix")
     assert (tmp_path / "mix.png").read_bytes().startswith(b"\x89PNG")
-    assert "<svg" in (tmp_path / "mix.svg").read_text()
+    root = ElementTree.fromstring((tmp_path / "mix.svg").read_text())
+    assert root.tag.endswith("svg")
+    assert root[0].attrib["fill"] == "white"
 
 
 def test_over_repetitions():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -15,7 +17,14 @@ from fedcover.cli.common import out
 from fedcover.errors import FedcoverError
 from fedcover.writing import output_folder, unwritable
 
+if TYPE_CHECKING:
+    from fedcover.experiments.pages import Page
+
 NAMES = ("simulated", "cifar10", "imagenet", "shift", "privacy", "theory")
+
+
+WIDE = 130
+"""Columns of a terminal from which on the table of agreement is shown whole."""
 
 
 def reproduce(
@@ -50,8 +59,9 @@ def reproduce(
     except OSError as error:
         raise unwritable(out_dir, error) from None
     command = "fedcover " + " ".join(sys.argv[1:])
-    done, agreements = [], {}
-    with room.bar(sys.stderr.isatty()) as bar:
+    done = []
+    helpers = nullcontext(room.on_ray) if ray else room.processes(workers)
+    with room.bar(sys.stderr.isatty()) as bar, helpers as crew:
         for study in chosen:
             count = repetitions or (study.quick if quick else study.repetitions)
             if redraw:
@@ -63,12 +73,11 @@ def reproduce(
                     if bar and line is not None:
                         bar.update(line, completed=n)
 
-                results = room.run(study, out_dir, count, seed, workers, ray, tell)
-            agreements[study.name] = pages.write_study(study, results, out_dir, command)
-            done.append((study, results))
+                results = room.run(study, out_dir, count, seed, crew, tell)
+            done.append(pages.write_study(study, results, out_dir, command))
     if what == "all":
-        pages.write_all(done, agreements, out_dir, command)
-    _show(agreements)
+        pages.write_all(done, out_dir, command)
+    _show(done)
     page = "index.html" if what == "all" else f"{what}.html"
     out.print(Text(f"The report is {out_dir / page}; tables (.parquet) and figures lie beside it."))
 
@@ -83,12 +92,18 @@ def _existing(records: Any, path: Path) -> Any:
     return records.load(path)
 
 
-def _show(agreements: dict[str, Any]) -> None:
-    table = Table(title="The paper, by eye, and here")
-    for heading in ("experiment", "quantity", "paper", "here", "difference", "band", ""):
-        table.add_column(heading, overflow="fold")
-    for name, rows in agreements.items():
-        for a in rows:
-            mark = "[green]✓[/green]" if a.agrees else "[yellow]✗[/yellow]"
-            table.add_row(name, a.what, a.paper, a.ours, a.difference, a.band, mark)
+def _show(pages: Sequence[Page]) -> None:
+    """The table of agreement, with as many columns as the terminal has room for."""
+    room = out.width >= WIDE
+    table = Table(title="The paper, by eye, and here", caption="✗: outside the band, see the page")
+    for heading in ("quantity", "paper", "here", *(("difference", "band") if room else ()), ""):
+        table.add_column(heading)
+    for page in pages:
+        name, n = page.study.name, page.results.repetitions
+        table.add_row(Text(f"{name}, {n} repetitions", style="bold"))
+        for a in page.agreement:
+            mark = Text("✓", style="green") if a.agrees else Text("✗", style="yellow")
+            more = (a.difference, a.band) if room else ()
+            table.add_row(f"  {a.what}", a.paper, a.ours, *more, mark)
+        table.add_section()
     out.print(table)

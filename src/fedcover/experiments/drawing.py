@@ -157,7 +157,7 @@ def histograms(
     for k, (name, values) in enumerate(panels.items()):
         panel, mean = axes[k], float(values.mean())
         seen = values[(values >= low) & (values <= high)]
-        heights, _, _ = panel.hist(seen, bins=bins, color=BLUE, alpha=0.75)
+        heights, _, _ = panel.hist(seen, bins=bins, color=BLUE, alpha=0.75, histtype="stepfilled")
         panel.set_ylim(0, 1.1 * max(float(np.max(heights)), 1.0))
         panel.axvline(target, color=INK, lw=1, ls="--")
         if low <= mean <= high:

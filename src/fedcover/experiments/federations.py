@@ -61,7 +61,7 @@ class Draw:
 
     def size(self, thresholds: Float64) -> float:
         """Mean number of labels in a set."""
-        return float(self.shares @ (self.scores <= thresholds).sum(axis=1))
+        return float((self.shares @ (self.scores <= thresholds)).sum())
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Simulated:
 
     def predict(self, x: Float64) -> Float64:
         """The Bayes classifier's probabilities."""
-        density = np.exp(-((x[:, None] - self.means) ** 2).sum(axis=2) / 2)
+        density = np.exp(x @ self.means.T - (self.means**2).sum(axis=1) / 2)
         return density / density.sum(axis=1, keepdims=True)
 
     def draw(self, rng: np.random.Generator) -> Draw:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from fedcover.experiments.records import Results
@@ -31,12 +32,20 @@ def agreement_table(rows: Sequence[Agreement], caption: str = "") -> Table:
     )
 
 
-def write_study(study: Study, results: Results, folder: Path, command: str) -> list[Agreement]:
+@dataclass(frozen=True)
+class Page:
+    """What the page of one experiment shows."""
+
+    study: Study
+    results: Results
+    sections: Sequence[Section]
+    agreement: Sequence[Agreement]
+
+
+def write_study(study: Study, results: Results, folder: Path, command: str) -> Page:
     """The page of one experiment, with its figures as files beside it."""
-    sections, rows = list(study.sections(results)), list(study.agreement(results))
-    if rows:
-        sections.append(agreement_table(rows))
-    sections.append(_assumed(results))
+    drawn, rows = study.sections(results), study.agreement(results)
+    sections = [*drawn, *([agreement_table(rows)] if rows else []), _assumed(results)]
     agreed = sum(a.agrees for a in rows)
     write_page(
         folder / f"{study.name}.html",
@@ -53,29 +62,20 @@ def write_study(study: Study, results: Results, folder: Path, command: str) -> l
     figures = folder / "figures"
     figures.mkdir(exist_ok=True)
     save_figures(sections, figures)
-    return rows
+    return Page(study, results, drawn, rows)
 
 
-def write_all(
-    studies: Sequence[tuple[Study, Results]],
-    agreements: Mapping[str, Sequence[Agreement]],
-    folder: Path,
-    command: str,
-) -> None:
+def write_all(pages: Sequence[Page], folder: Path, command: str) -> None:
     """The page of all experiments: agreement first, then every figure."""
-    rows = [a for found in agreements.values() for a in found]
+    rows = [a for page in pages for a in page.agreement]
     sections: list[Section] = [agreement_table(rows)]
-    for study, results in studies:
-        sections.append(
-            Text(
-                study.title,
-                [
-                    f"{results.repetitions} repetitions. Page of its own: {study.name}.html; "
-                    f"results: {study.name}.parquet."
-                ],
-            )
+    for page in pages:
+        name = page.study.name
+        text = (
+            f"{page.results.repetitions} repetitions. Page of its own: {name}.html; results: "
+            f"{name}.parquet."
         )
-        sections += study.sections(results)
+        sections += [Text(page.study.title, [text]), *page.sections]
     write_page(
         folder / "index.html",
         "The paper, reproduced",
@@ -85,7 +85,7 @@ def write_all(
         ],
         sections,
         facts=[
-            Fact(f"{len(studies)}", "experiments"),
+            Fact(f"{len(pages)}", "experiments"),
             Fact(f"{sum(a.agrees for a in rows)} of {len(rows)}", "claims in their bands"),
         ],
         kicker="fedcover reproduce all",

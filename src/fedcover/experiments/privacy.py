@@ -17,6 +17,7 @@ from fedcover.experiments.published import (
     DELTA,
     LOCAL_STEPS,
     ROUNDS,
+    Published,
     expected_mixture,
     record_noise,
     true_epsilons,
@@ -170,8 +171,7 @@ def _sweep(draw: Draw, start: float, r: int) -> list[Row]:
     """Algorithm 1 at the published settings with each σ_g."""
     rows = []
     for sigma in SIGMAS:
-        method = methods.DPFedCP.paper(start, gradient_noise=sigma)
-        for row in rows_of(draw, {_start_name(start): Competitor(method)}, ALPHA, r):
+        for row in rows_of(draw, {_start_name(start): Published(start, sigma)}, ALPHA, r):
             rows.append({"part": "sweep", "sigma": sigma, "epsilon": np.nan, **row})
     return rows
 
@@ -184,9 +184,8 @@ def _budgets(draw: Draw, start: float, r: int) -> list[Row]:
     for epsilon in EPSILONS:
         sigma = record_noise(draw.sites, target, epsilon)
         budget = Privacy(epsilon, DELTA, view="secure-sum")
-        published = methods.DPFedCP.paper(start, gradient_noise=sigma, subsample=False)
-        competitors = {
-            f"published, {_start_name(start)}": Competitor(published),
+        competitors: dict[str, Competitor | Published] = {
+            f"published, {_start_name(start)}": Published(start, sigma, subsample=False),
             "DP-FedCP": Competitor(methods.DPFedCP(), budget),
             "Sketch": Competitor(methods.Sketch(), budget),
             "Sketch, guaranteed": Competitor(methods.Sketch(mode="guaranteed"), budget),

@@ -3,21 +3,75 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcover.labelshift.ratios import likelihood_ratio, oracle_ratio
+from fedcover import checks
+from fedcover.experiments import algorithm1
+from fedcover.experiments.federations import Draw
+from fedcover.labelshift.ratios import likelihood_ratio, oracle_ratio, subsample_sizes
 from fedcover.privacy import accounting
 from fedcover.privacy.views import AlgorithmOne, imagenet_mixture
+from fedcover.protocols.base import Counts, Target, Task, target_ratios, weighted_fit
 from fedcover.site import Site
 
 Float64 = NDArray[np.float64]
 
-ROUNDS, LOCAL_STEPS = 200, 20
-"""T and K of the paper's experiments."""
+ROUNDS, LOCAL_STEPS, STEP, GAMMA = 200, 20, 1e-3, 1e-6
+"""T, K, η and γ of the paper's experiments."""
 
 DELTA = 1e-5
+
+
+@dataclass(frozen=True)
+class Published:
+    """`methods.DPFedCP.paper(start)` without the messages, for experiments that repeat it often.
+
+    start : q₀; noise : σ_g on the gradients; subsample : use N̄ ∧ N records, as the paper does.
+    """
+
+    start: float
+    noise: float = 0.0
+    subsample: bool = True
+
+    def thresholds(self, draw: Draw, alpha: float, seed: int) -> Float64:
+        """(C,) thresholds of the draw's target; without noise the method's to the last bit."""
+        sites, target = draw.sites, draw.target
+        names = tuple(s.name for s in sites)
+        task = Task(names, sites[0].n_classes, (alpha,), (Target(target, (target,)),))
+        counts = Counts(
+            np.stack([s.label_counts for s in sites]),
+            np.stack([s.calibration_counts for s in sites]),
+            np.array([len(s) for s in sites]),
+        )
+        ratios = target_ratios(task, counts, None)[0]
+        rng = checks.generator(seed, "dp-fedcp")
+        used = subsample_sizes(counts.sizes, rng) if self.subsample else counts.sizes
+        drawn = int(rng.integers(2**31))
+        records = [
+            (*site.sorted_records(int(size), drawn), share)
+            for site, size, share in zip(
+                sites, used, counts.sizes / counts.sizes.sum(), strict=True
+            )
+        ]
+        found = algorithm1.averages(
+            records,
+            ratios,
+            np.arange(len(ratios)),
+            alpha,
+            rng,
+            start=self.start,
+            rounds=ROUNDS,
+            local_steps=LOCAL_STEPS,
+            step=STEP,
+            gamma=GAMMA,
+            noise=self.noise,
+        )[-1]
+        total = sum(float(ratios @ np.bincount(y, minlength=len(ratios))) for _, y, _ in records)
+        cut = np.clip(found, 0.0, 1.0)[None]
+        return weighted_fit(task, task.targets[0], cut, ratios, total, counts, used).thresholds[0]
 
 
 def expected_mixture(priors: Float64, sizes: Sequence[int], target: int) -> tuple[float, ...]:

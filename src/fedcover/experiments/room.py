@@ -33,13 +33,22 @@ CHUNKS = 40
 """About how many parts a run is cut into: what an interruption can cost, and progress steps."""
 
 
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+"""Where libraries read how many threads they may take."""
+
+Computed = Iterator[tuple[range, list[Row]]]
+"""Chunks of repetitions with their rows, in the order in which they are done."""
+
+Crew = Callable[[Study, int, Sequence[range]], Computed]
+"""Who computes: given a study, a seed and chunks of repetitions."""
+
+
 def run(
     study: Study,
     folder: Path,
     repetitions: int,
     seed: int = 0,
-    workers: int | None = None,
-    ray: bool = False,
+    crew: Crew | None = None,
     tell: Callable[[int], None] = lambda done: None,
 ) -> Results:
     """All repetitions of a study; kept as NAME.parquet in the folder.
@@ -52,15 +61,12 @@ def run(
         Where results go; those of the same run that are already there are used.
     repetitions, seed
         How often, and the seed of everything random.
-    workers
-        Processes; default as many as there are cores.
-    ray
-        Send chunks to a Ray cluster instead of to processes of this machine.
+    crew
+        Who computes; this process alone unless given.
     tell
         Called with the number of repetitions done, after each chunk.
     """
     checks.whole(repetitions, "repetitions", 1)
-    workers = checks.whole(workers or os.cpu_count() or 1, "workers", 1)
     facts = {
         "experiment": study.name,
         "settings": study.settings(),
@@ -80,7 +86,7 @@ def run(
     missing = [c for c in chunks if not _part(parts, c).exists()]
     done = repetitions - sum(len(c) for c in missing)
     tell(done)
-    for chunk, rows in _computed(study, seed, missing, workers, ray):
+    for chunk, rows in (crew or alone)(study, seed, missing):
         records.save(records.of_rows(rows, {}), _part(parts, chunk))
         done += len(chunk)
         tell(done)
@@ -97,28 +103,44 @@ def _part(parts: Path, chunk: range) -> Path:
     return parts / f"{chunk.start}-{chunk.stop}.parquet"
 
 
-def _computed(
-    study: Study, seed: int, chunks: Sequence[range], workers: int, ray: bool
-) -> Iterator[tuple[range, list[Row]]]:
-    """Chunks with their rows, in the order in which they are done."""
-    if ray:
-        yield from _on_ray(study, seed, chunks)
-    elif workers == 1 or len(chunks) <= 1:
-        for chunk in chunks:
-            yield chunk, _rows(study, seed, chunk)
-    else:
-        # "spawn": threads of numba and BLAS do not survive a fork.
-        context = get_context("spawn")
-        with ProcessPoolExecutor(workers, mp_context=context, initializer=_one_thread) as pool:
+def alone(study: Study, seed: int, chunks: Sequence[range]) -> Computed:
+    """One chunk after the other, in this process."""
+    for chunk in chunks:
+        yield chunk, _rows(study, seed, chunk)
+
+
+@contextmanager
+def processes(workers: int | None = None) -> Iterator[Crew]:
+    """A crew of processes on this machine, as many as there are cores unless said.
+
+    They live until the end of the `with` block, so that several studies share what they compile
+    and read.
+    """
+    workers = checks.whole(workers or os.cpu_count() or 1, "workers", 1)
+    if workers == 1:
+        yield alone
+        return
+    # "spawn": threads of numba and BLAS do not survive a fork. Each process is one worker: more
+    # threads would only get in each other's way, and BLAS reads its number when it is loaded.
+    context, before = get_context("spawn"), dict(os.environ)
+    os.environ.update(dict.fromkeys(THREADS, "1"))
+    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+
+        def crew(study: Study, seed: int, chunks: Sequence[range]) -> Computed:
             jobs = {pool.submit(_rows, study, seed, chunk): chunk for chunk in chunks}
-            try:
-                for job in as_completed(jobs):
-                    yield jobs[job], job.result()
-            finally:
-                pool.shutdown(cancel_futures=True)
+            for job in as_completed(jobs):
+                yield jobs[job], job.result()
+
+        try:
+            yield crew
+        finally:
+            pool.shutdown(cancel_futures=True)
+            os.environ.clear()
+            os.environ.update(before)
 
 
-def _on_ray(study: Study, seed: int, chunks: Sequence[range]) -> Iterator[tuple[range, list[Row]]]:
+def on_ray(study: Study, seed: int, chunks: Sequence[range]) -> Computed:
+    """Chunks go to a Ray cluster, or to this machine's cores where there is none."""
     try:
         import ray
     except ModuleNotFoundError:
@@ -146,14 +168,6 @@ def _rows(study: Study, seed: int, chunk: range) -> list[Row]:
                 rows = study.repetition(seed, r)
             out += [{"repetition": r, **row} for row in rows]
     return out
-
-
-def _one_thread() -> None:
-    """Each process is one worker: more threads would only get in each other's way."""
-    import numba
-
-    numba.set_num_threads(1)
-    os.environ["OMP_NUM_THREADS"] = "1"
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from fedcover import methods
 from fedcover.experiments.agreeing import claim, number
 from fedcover.experiments.compare import Competitor, plain, rows_of
 from fedcover.experiments.federations import Simulated
+from fedcover.experiments.published import Published
 from fedcover.experiments.readings import SIMULATED
 from fedcover.experiments.records import Results
 from fedcover.experiments.study import Agreement, Row
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 ALPHA = 0.1
 BUDGET = Privacy(2.0, 1e-5, view="secure-sum")
 
-COMPETITORS = {
+COMPETITORS: dict[str, Competitor | Published] = {
     "Local": Competitor(methods.Local()),
     "Global": Competitor(methods.Pooled()),
     "Oracle": Competitor(None),
@@ -32,9 +33,9 @@ COMPETITORS = {
     "DP-FedCP": Competitor(methods.DPFedCP()),
     "Sketch": Competitor(methods.Sketch()),
     "Sketch, ε = 2": Competitor(methods.Sketch(), BUDGET),
-    "published, q₀ = 0": Competitor(methods.DPFedCP.paper(start=0.0)),
-    "published, q₀ = 0.5": Competitor(methods.DPFedCP.paper(start=0.5)),
-    "published, q₀ = 1": Competitor(methods.DPFedCP.paper(start=1.0)),
+    "published, q₀ = 0": Published(0.0),
+    "published, q₀ = 0.5": Published(0.5),
+    "published, q₀ = 1": Published(1.0),
 }
 SCORES = {"U = 1": APS(u=1.0), "random U": APS()}
 

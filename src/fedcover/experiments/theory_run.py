@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcover import bounds
+from fedcover.experiments import algorithm1
 from fedcover.experiments.federations import Draw, Simulated
 from fedcover.experiments.study import Row
 from fedcover.labelshift.ratios import likelihood_ratio
-from fedcover.protocols.steps import local_steps
 from fedcover.quantile import SmoothQuantileLoss, moreau_minimiser, weighted_quantile
 from fedcover.scores import APS
 
@@ -109,30 +109,24 @@ def averages(
     gamma: float = GAMMA,
     noise: float = 0.0,
 ) -> Float64:
-    """q̄_T of Algorithm 1 at some numbers of rounds T: the sites' compiled steps, a plain server.
+    """q̄_T of Algorithm 1 at some numbers of rounds T.
 
     Unlike the method's output it is not cut off at 0 and 1, which the theorems do not do either.
     """
-    ratios = problem.ratios[None]
-    alphas = np.array([problem.alpha])
-    q = np.full((1, 1, len(problem.ratios)), start)
-    mixture = problem.mixture
-    drawn = np.zeros((0, 0, 0, 0))
-    mean, out = 0.0, []
-    for t in range(1, max(checkpoints) + 1):
-        move, middle = np.zeros_like(q), np.zeros_like(q)
-        for share, (v, y, part) in zip(mixture, problem.sites, strict=True):
-            if noise:
-                drawn = rng.normal(0.0, noise, (*q.shape, local))
-            given = (v, y, ratios, q, alphas, part, local, step, gamma, drawn)
-            end, centre = local_steps(*given)
-            move += share * (end - q)
-            middle += share * centre
-        q = q + move
-        mean += (float(middle[0, 0, problem.label]) - mean) / t
-        if t in checkpoints:
-            out.append(mean)
-    return np.array(out)
+    found = algorithm1.averages(
+        problem.sites,
+        problem.ratios,
+        np.array([problem.label]),
+        problem.alpha,
+        rng,
+        start=start,
+        rounds=max(checkpoints),
+        local_steps=local,
+        step=step,
+        gamma=gamma,
+        noise=noise,
+    )
+    return found[np.array(checkpoints) - 1, 0]
 
 
 def smoothing_rows(draw: Draw, problem: Problem) -> list[Row]:

@@ -30,6 +30,73 @@ def _seek(values: Float64, at: int, x: float, strict: bool) -> int:
 
 
 @njit(cache=True)
+def prefix_sums(
+    scores: Float64, labels: NDArray[np.int64], ratios: Float64
+) -> tuple[Float64, Float64, Float64]:
+    """Weights w of sorted records, (n,), and sums of w and of w·v over the first k of them, (n+1,).
+
+    ratios : (C,) weight of a record of each label.
+    """
+    n = len(scores)
+    own = np.zeros(n)
+    weight = np.zeros(n + 1)
+    weighted = np.zeros(n + 1)
+    for k in range(n):
+        w = ratios[labels[k]]
+        own[k] = w
+        weight[k + 1] = weight[k] + w
+        weighted[k + 1] = weighted[k] + w * scores[k]
+    return own, weight, weighted
+
+
+@njit(cache=True)
+def descend(
+    scores: Float64,
+    own: Float64,
+    weight: Float64,
+    weighted: Float64,
+    point: Float64,
+    iterate: Float64,
+    alpha: float,
+    steps: int,
+    step: float,
+    gamma: float,
+    noise: Float64,
+) -> Float64:
+    """K gradient steps of some query labels, in place; returns the sum of the iterates.
+
+    own, weight, weighted : of `prefix_sums`; point : their parts of the point mass at 1, positive
+    where all weights are 0; iterate : where they stand; noise : (labels, steps), or empty.
+    """
+    total = weight[len(scores)]
+    scale = step / (total + point)
+    low, high, curve = gamma * alpha, gamma * (1.0 - alpha), 1.0 / gamma
+    summed = np.zeros(len(point))
+    below = upto = len(scores) // 2
+    for k in range(steps):
+        for i in range(len(point)):
+            q = iterate[i]
+            below = _seek(scores, below, q - low, True)
+            upto = _seek(scores, max(upto, below), q + high, False)
+            gradient = alpha * weight[below] - (1.0 - alpha) * (total - weight[upto])
+            gradient += point[i] * min(max((q - 1.0) * curve, alpha - 1.0), alpha)
+            if upto > below:
+                if upto - below <= 16:
+                    near = 0.0
+                    for j in range(below, upto):
+                        near += own[j] * (q - scores[j])
+                else:
+                    near = q * (weight[upto] - weight[below]) - (weighted[upto] - weighted[below])
+                gradient += near * curve
+            q -= scale[i] * gradient
+            if noise.size:
+                q -= step * noise[i, k]
+            iterate[i] = q
+            summed[i] += q
+    return summed
+
+
+@njit(cache=True)
 def local_steps(
     scores: Float64,
     labels: NDArray[np.int64],
@@ -50,51 +117,20 @@ def local_steps(
 
     Returns the last iterate and the mean of the K iterates, both (targets, A, C).
     """
-    n = len(scores)
     end, mean = start.copy(), start.copy()
-    own = np.zeros(n)
-    weight = np.zeros(n + 1)
-    weighted = np.zeros(n + 1)
-    curve = 1.0 / gamma
+    drawn = np.zeros((0, 0))
     for t in range(start.shape[0]):
-        for k in range(n):
-            w = ratios[t, labels[k]]
-            own[k] = w
-            weight[k + 1] = weight[k] + w
-            weighted[k + 1] = weighted[k] + w * scores[k]
-        total = weight[n]
+        own, weight, weighted = prefix_sums(scores, labels, ratios[t])
         point = share * ratios[t]
-        heard = np.flatnonzero(total + point > 0.0)
+        heard = np.flatnonzero(weight[len(scores)] + point > 0.0)
         point = point[heard]
-        scale = step / (total + point)
         for a in range(start.shape[1]):
-            alpha = alphas[a]
-            low, high = gamma * alpha, gamma * (1.0 - alpha)
             iterate = start[t, a][heard]
-            summed = np.zeros(len(heard))
-            below = upto = n // 2
-            for k in range(steps):
-                for i in range(len(heard)):
-                    q = iterate[i]
-                    below = _seek(scores, below, q - low, True)
-                    upto = _seek(scores, max(upto, below), q + high, False)
-                    gradient = alpha * weight[below] - (1.0 - alpha) * (total - weight[upto])
-                    gradient += point[i] * min(max((q - 1.0) * curve, alpha - 1.0), alpha)
-                    if upto > below:
-                        if upto - below <= 16:
-                            near = 0.0
-                            for j in range(below, upto):
-                                near += own[j] * (q - scores[j])
-                        else:
-                            near = q * (weight[upto] - weight[below]) - (
-                                weighted[upto] - weighted[below]
-                            )
-                        gradient += near * curve
-                    q -= scale[i] * gradient
-                    if noise.size:
-                        q -= step * noise[t, a, heard[i], k]
-                    iterate[i] = q
-                    summed[i] += q
+            if noise.size:
+                drawn = noise[t, a][heard]
+            summed = descend(
+                scores, own, weight, weighted, point, iterate, alphas[a], steps, step, gamma, drawn
+            )
             for i in range(len(heard)):
                 end[t, a, heard[i]] = iterate[i]
                 mean[t, a, heard[i]] = summed[i] / steps

@@ -120,11 +120,16 @@ class Plot:
     kind: ClassVar[str] = "plot"
 
     @cached_property
+    def files(self) -> dict[str, str]:
+        """Both drawings as texts of .svg files."""
+        return {"wide": style.svg(self.wide), "narrow": style.svg(self.narrow)}
+
+    @property
     def svg(self) -> dict[str, str]:
         """Both drawings as <svg> elements."""
         return {
-            "wide": style.inline_svg(self.wide, f"{self.name}-w", self.alt),
-            "narrow": style.inline_svg(self.narrow, f"{self.name}-n", self.alt),
+            size: style.inline_svg(text, f"{self.name}-{size[0]}", self.alt)
+            for size, text in self.files.items()
         }
 
 
@@ -189,4 +194,4 @@ def save_figures(sections: Sequence[Section], folder: Path) -> None:
     """Write the wide form of every figure as .svg and .png beside the page."""
     for section in sections:
         if isinstance(section, Plot):
-            style.save(section.wide, folder, section.name)
+            style.save(section.wide, section.files["wide"], folder, section.name)

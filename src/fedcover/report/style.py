@@ -82,7 +82,8 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
     def inner(*args: P.args, **kwargs: P.kwargs) -> Figure:
         with matplotlib.rc_context(RC):
             figure = draw(*args, **kwargs)
-            figure.draw_without_rendering()
+            if engine := figure.get_layout_engine():
+                engine.execute(figure)
             figure.set_layout_engine("none")
         return figure
 
@@ -98,22 +99,26 @@ def grid(width: float, height: float, rows: int, columns: int) -> tuple[Figure, 
     return figure, [axes for row in table for axes in row]
 
 
-def inline_svg(figure: Figure, prefix: str, alt: str) -> str:
-    """The figure as an <svg> element for a page: transparent, scalable, in CSS colours.
+def svg(figure: Figure) -> str:
+    """The figure as the text of an .svg file, transparent."""
+    with matplotlib.rc_context(RC):
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    return buffer.getvalue()
+
+
+def inline_svg(text: str, prefix: str, alt: str) -> str:
+    """An <svg> element for a page: transparent, scalable, in CSS colours.
 
     Parameters
     ----------
-    figure
-        What to write.
+    text
+        What `svg` made.
     prefix
         Keeps the ids of this drawing apart from those of others on the page.
     alt
         What the figure shows, for readers who cannot see it.
     """
-    with matplotlib.rc_context(RC):
-        buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
-    text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
     text = re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>', r'<svg viewBox="\1">', text, count=1)
@@ -126,9 +131,9 @@ def inline_svg(figure: Figure, prefix: str, alt: str) -> str:
     return text.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1).strip()
 
 
-def save(figure: Figure, folder: Path, name: str) -> None:
-    """Write name.svg and name.png on a white ground."""
+def save(figure: Figure, text: str, folder: Path, name: str) -> None:
+    """Write name.svg, from the text that `svg` made, and name.png, both on a white ground."""
+    ground = r'\1<rect width="100%" height="100%" fill="white"/>'
+    (folder / f"{name}.svg").write_text(re.sub(r"(<svg [^>]*>)", ground, text, count=1), "utf-8")
     with matplotlib.rc_context(RC):
-        for ending in ("svg", "png"):
-            more: dict[str, Any] = {"metadata": {"Date": None}} if ending == "svg" else {}
-            figure.savefig(folder / f"{name}.{ending}", dpi=180, facecolor="white", **more)
+        figure.savefig(folder / f"{name}.png", dpi=180, facecolor="white")
