@@ -12,7 +12,7 @@ from rich.console import Console
 
 import fedcover
 
-PARTS = ("import_time", "dp_fedcp", "aps", "scaling", "noise", "accounting", "sketch")
+PARTS = ("import_time", "dp_fedcp", "aps", "scaling", "noise", "accounting", "sketch", "experiment")
 
 
 def main() -> None:

@@ -73,3 +73,46 @@ def algorithm_1(
         q = q + move
         average = t / (t + 1) * average + mean / (t + 1)
     return average
+
+
+def simulated_repetition(
+    scores: Sequence[Array],
+    labels: Sequence[NDArray[np.int64]],
+    priors: Array,
+    starts: Sequence[float],
+    gradient: Gradient,
+    alpha: float = 0.1,
+) -> dict[str, Array]:
+    """Thresholds by query label of every method of Figure 1, for the second of two agents.
+
+    The agents use all of their records, and their own labels as counts.
+    """
+    classes = range(priors.shape[1])
+    sizes = np.array([len(y) for y in labels])
+    counts = np.array([[np.sum(y == k) for k in classes] for y in labels])
+    pooled, everyone = np.concatenate(scores), np.concatenate(labels)
+    estimated = counts.sum() * counts[1] / (counts[1].sum() * counts.sum(axis=0))  # eq. 10
+    oracle = priors[1] / (sizes @ priors / sizes.sum())
+    flat = np.ones(len(classes))
+    found = {
+        "Local": [_weighted_quantile(scores[1], flat[labels[1]], 1.0, alpha) for _ in classes],
+        "Global": [_weighted_quantile(pooled, flat[everyone], 1.0, alpha) for _ in classes],
+        "Oracle": [_weighted_quantile(pooled, oracle[everyone], oracle[k], alpha) for k in classes],
+        "Estimated": [
+            _weighted_quantile(pooled, estimated[everyone], estimated[k], alpha) for k in classes
+        ],
+    }
+    for q in starts:
+        found[f"published, q₀ = {q:g}"] = [
+            algorithm_1(scores, labels, estimated, k, gradient, alpha=alpha, start=q)
+            for k in classes
+        ]
+    return {name: np.array(values) for name, values in found.items()}
+
+
+def _weighted_quantile(v: Array, weights: Array, query: float, alpha: float) -> float:
+    """Q_{1-α} of Σ_k w_k δ_{v_k} + w δ_1 (eq. 8)."""
+    order = np.argsort(v)
+    values, w = np.append(v[order], 1.0), np.append(weights[order], query)
+    reached = np.cumsum(w) / w.sum() >= 1 - alpha - 1e-12
+    return float(values[np.argmax(reached)])

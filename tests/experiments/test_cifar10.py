@@ -10,10 +10,15 @@ import pytest
 
 from fedcover.errors import FedcoverError, FedcoverWarning
 from fedcover.experiments import records, room
-from fedcover.experiments.cifar10 import COMPETITORS, SCORES, TEMPERATURE, Cifar10Study, within
-from fedcover.experiments.federations import Records, cifar10, cifar10_records
+from fedcover.experiments.cifar10 import SCORES, TEMPERATURE, Cifar10Study
+from fedcover.experiments.compare import COMPETITORS
+from fedcover.experiments.federations import cifar10
+from fedcover.experiments.outputs import Records, cifar10_records
+from fedcover.experiments.showing import within
 from fedcover.report.page import Plot
 from fedcover.scores import APS
+
+from .conftest import check_figures
 
 
 @pytest.fixture(scope="module")
@@ -47,13 +52,12 @@ def test_rows(results):
 
 def test_every_figure_states_n_alpha_and_repetitions(results):
     sections = Cifar10Study().sections(results)
+    check_figures(sections)
     plots = [s for s in sections if isinstance(s, Plot)]
     assert len(plots) == 4
     for p in plots:
         for text in ("3 repetitions", "α = 0.1", "n = 5000"):
             assert text in p.caption
-        for figure in (p.wide, p.narrow):
-            assert figure.get_supxlabel() or all(a.get_xlabel() for a in figure.axes)
 
 
 def test_agreement_says_why_global_differs(results):

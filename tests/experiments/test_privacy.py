@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import fedcover as fc
 from fedcover.experiments import published, room
+from fedcover.experiments.catalogue import studies
 from fedcover.experiments.federations import Simulated
 from fedcover.experiments.privacy import (
     EPSILONS,
     FEDERATIONS,
     SIGMAS,
+    SWEEPS,
     PrivacyStudy,
-    epsilon_mixture,
     sweep_of,
 )
 from fedcover.privacy import accounting
 from fedcover.privacy.events import GaussianRelease
 from fedcover.quantile import SmoothQuantileLoss
 
+from .conftest import check_figures
+
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    return room.run(PrivacyStudy(), tmp_path_factory.mktemp("privacy"), 2)
+def study(file):
+    return PrivacyStudy(large=file)
+
+
+@pytest.fixture(scope="module")
+def results(study, tmp_path_factory):
+    return room.run(study, tmp_path_factory.mktemp("privacy"), 2)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +42,7 @@ def results(tmp_path_factory):
     [(10, 46.2, 9.59), (30, 10.7, 2.65), (60, 4.65, 1.22), (100, 2.59, 0.70)],
 )
 def test_the_true_epsilons_of_the_sweep(sigma, server, sums):
-    true = published.true_epsilons(sigma, epsilon_mixture("CIFAR-10"), 10)
+    true = published.true_epsilons(sigma, PrivacyStudy()._mixture("CIFAR-10"), 10)
     assert true["server"] == pytest.approx(server, rel=5e-3)
     assert true["secure sum, ImageNet"] == pytest.approx(sums, rel=5e-3)
     assert true["secure sum"] < true["server"] < true["secure sum, all labels"]
@@ -90,30 +99,43 @@ def test_a_repetition_has_all_methods_at_all_budgets(results):
         assert set(mine.kinds("epsilon")) == {*EPSILONS, np.inf}
         for method in ("DP-FedCP", "Sketch", "Sketch, guaranteed", "Exponential, trusted server"):
             assert len(mine.where(method=method)) == 2 * len(EPSILONS)
-        for start in ("0.5", "1"):  # by turns
-            used = mine.values("sigma", method=f"published, q₀ = {start}")
+        for start in SWEEPS[federation]:
+            used = mine.values("sigma", method=f"published, q₀ = {start:g}", repetition=0)
             assert len(used) == len(EPSILONS)
             assert (np.diff(used) < 0).all()  # more ε, less noise
     assert np.isfinite(results.columns["coverage"]).all()
-    sweep = sweep_of(results, "CIFAR-10", 0.5)
-    assert list(sweep) == list(SIGMAS)
-    assert all(len(v) == 1 for v in sweep.values())
+    for federation, starts in SWEEPS.items():
+        for start in starts:
+            sweep = sweep_of(results, federation, start)
+            assert list(sweep) == list(SIGMAS)
+            assert all(len(v) == 2 for v in sweep.values())
 
 
-def test_the_settings_tell_files_apart(tmp_path):
+def test_a_file_goes_where_its_classes_belong(study, tmp_path):
+    (found,) = studies(("privacy",), Path(study.large))
+    assert found == study
+    small, logits = tmp_path / "small.npz", np.random.default_rng(0).normal(size=(60, 10))
+    np.savez(small, logits=logits, labels=np.arange(60) % 10)
+    (found,) = studies(("privacy",), small)
+    assert found.logits == str(small)
+    assert found.large is None
+
+
+def test_the_settings_tell_files_apart(study, tmp_path):
     rng, found = np.random.default_rng(0), []
     path = tmp_path / "mine.npz"
     for _ in range(2):
         np.savez(path, logits=rng.normal(size=(60, 10)), labels=rng.integers(0, 10, 60))
-        found.append(PrivacyStudy(str(path)).settings()["logits"])
+        found.append(PrivacyStudy(str(path), study.large).settings()["logits"])
     assert found[0] != found[1]
 
 
-def test_page_and_agreement_are_made_from_the_table_alone(results):
-    study = PrivacyStudy()
+def test_page_and_agreement_are_made_from_the_table_alone(study, results):
     sections, agreement = study.sections(results), study.agreement(results)
+    check_figures(sections)
     plots = [s.name for s in sections if s.kind == "plot"]
     assert plots == [
+        "privacy-sweep-imagenet",
         "privacy-sweep-cifar10",
         "privacy-sweep-simulated",
         "privacy-error-cifar10",
@@ -125,13 +147,13 @@ def test_page_and_agreement_are_made_from_the_table_alone(results):
 
 
 @pytest.mark.statistical
-def test_private_methods_keep_the_promise_where_the_published_one_does_not(tmp_path):
+def test_private_methods_keep_the_promise_where_the_published_one_does_not(study, tmp_path):
     # 24 repetitions: means of our methods have standard errors of about .004 on CIFAR-10; .03 off
     # is seven of them. q₀ = 0.5 lies .1 off.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with room.processes() as crew:
-            found = room.run(PrivacyStudy(), tmp_path, 24, crew=crew)
+            found = room.run(study, tmp_path, 24, crew=crew)
         mine = found.where(part="budget", federation="CIFAR-10")
     for method in ("DP-FedCP", "Sketch"):
         assert abs(mine.values("coverage", method=method, epsilon=2.0).mean() - 0.9) < 0.03

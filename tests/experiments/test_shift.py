@@ -10,16 +10,7 @@ from fedcover.experiments import records, room
 from fedcover.experiments.shift import KINDS, SHIFTS, ShiftStudy
 from fedcover.report.page import Plot
 
-
-@pytest.fixture(scope="module")
-def file(tmp_path_factory):
-    rng = np.random.default_rng(1)
-    labels = np.arange(1500) % 100
-    logits = 2 * rng.normal(size=(1500, 100))
-    logits[np.arange(1500), labels] += np.linspace(2, 12, 100)[labels]
-    path = tmp_path_factory.mktemp("logits") / "mine.npz"
-    np.savez(path, logits=logits, labels=labels)
-    return str(path)
+from .conftest import check_figures
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +34,7 @@ def test_rows(results):
 
 def test_sections(file, results):
     sections = ShiftStudy(file).sections(results)
+    check_figures(sections)
     plots = [s for s in sections if isinstance(s, Plot)]
     assert len(plots) == 2
     for p in plots:

@@ -12,6 +12,8 @@ from fedcover.experiments import theory_weights as weights
 from fedcover.experiments.federations import Simulated
 from fedcover.experiments.theory import TheoryStudy, means, worst
 
+from .conftest import check_figures
+
 
 @pytest.fixture(scope="module")
 def draw():
@@ -107,6 +109,8 @@ def test_the_agreement_says_which_bounds_hold(results):
 
 
 def test_the_page_has_a_figure_for_each_part(results):
-    names = [s.name for s in TheoryStudy().sections(results)]
+    sections = TheoryStudy().sections(results)
+    check_figures(sections)
+    names = [s.name for s in sections]
     assert len(names) == len(set(names)) == 12
     assert all(name.startswith("theory-") for name in names)

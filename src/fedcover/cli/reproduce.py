@@ -104,6 +104,6 @@ def _show(pages: Sequence[Page]) -> None:
         for a in page.agreement:
             mark = Text("✓", style="green") if a.agrees else Text("✗", style="yellow")
             more = (a.difference, a.band) if room else ()
-            table.add_row(f"  {a.what}", a.paper, a.ours, *more, mark)
+            table.add_row(f"{a.figure}: {a.what}", a.paper, a.ours, *more, mark)
         table.add_section()
     out.print(table)

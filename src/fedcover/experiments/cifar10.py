@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from fedcover.experiments.agreeing import claim, number
-from fedcover.experiments.compare import plain, rows_of
-from fedcover.experiments.federations import cifar10, cifar10_records
+from fedcover.experiments.agreeing import claim, number, ordered, published
+from fedcover.experiments.compare import ALPHA, BUDGET, COMPETITORS, plain, rows_of
+from fedcover.experiments.federations import cifar10
+from fedcover.experiments.outputs import cifar10_records, file_text
 from fedcover.experiments.readings import CIFAR10
 from fedcover.experiments.records import Results
-from fedcover.experiments.simulated import ALPHA, BUDGET, COMPETITORS
+from fedcover.experiments.showing import coverage_histograms, method_table, within
 from fedcover.experiments.study import Agreement, Row
 from fedcover.scores import APS
 
 if TYPE_CHECKING:
-    from fedcover.report.page import Section, Table
+    from fedcover.report.page import Section
 
 TEMPERATURE = 1.6
 SCORES = {"random U": APS(), "U = 1": APS(u=1.0)}
@@ -41,7 +40,7 @@ class Cifar10Study:
     name: ClassVar[str] = "cifar10"
     title: ClassVar[str] = "CIFAR-10: who keeps the promise at the agent with 50 records?"
     repetitions: ClassVar[int] = 1000
-    quick: ClassVar[int] = 12
+    quick: ClassVar[int] = 60
 
     def settings(self) -> dict[str, Any]:
         records = cifar10_records(self.logits, TEMPERATURE)
@@ -71,7 +70,7 @@ class Cifar10Study:
         return rows
 
     def sections(self, results: Results) -> Sequence[Section]:
-        from fedcover.experiments.drawing import histograms, sideways, violins
+        from fedcover.experiments.drawing import sideways, violins
         from fedcover.report.both import plot
 
         facts = results.facts["settings"]
@@ -99,22 +98,9 @@ class Cifar10Study:
         ]
         for u in SCORES:
             values = {m: results.values("coverage", u=u, method=m) for m in COMPETITORS}
-            out.append(
-                plot(
-                    f"cifar10-coverage-{'one' if u == 'U = 1' else 'random'}",
-                    f"Coverage of all methods, {u}",
-                    within(values),
-                    f"Empirical coverage at agent 4, {u}: {below} Dashed: target 1-α; orange: "
-                    "mean. Published: T = 200, K = 20, η = 10⁻³, γ = 10⁻⁶, mean of all iterates, "
-                    "start q₀ as named.",
-                    f"Histograms of coverage by method, {u}",
-                    histograms,
-                    values,
-                    1 - ALPHA,
-                    "coverage (share of test records)",
-                    limits=(0.6, 1.0),
-                )
-            )
+            name = f"cifar10-coverage-{'one' if u == 'U = 1' else 'random'}"
+            title, where = f"Coverage of all methods, {u}", f"agent 4, {u}"
+            out.append(coverage_histograms(name, title, where, values, below))
         sizes = {m: results.values("size", u="random U", method=m) for m in COMPETITORS}
         out.append(
             plot(
@@ -160,72 +146,5 @@ class Cifar10Study:
                 "1 % quantile within 0.03",
                 agrees=abs(low - CIFAR10["Local low"]) <= 0.03,
             ),
-            claim(
-                "Fig. 2",
-                "DP-FedCP at the published settings",
-                "≈ .90",
-                "; ".join(
-                    f"q₀ = {q}: {get[f'published, q₀ = {q}'].mean():.3f}" for q in ("0", "0.5", "1")
-                ),
-                "depends on q₀, which the paper does not state",
-                agrees=abs(get["published, q₀ = 0.5"].mean() - 0.9) < 0.02,
-            ),
+            *published("Fig. 2", {q: get[f"published, q₀ = {q}"] for q in ("0", "0.5", "1")}),
         ]
-
-
-def file_text(path: str) -> str:
-    """A user's file in words, with what tells its contents apart."""
-    return f"file {Path(path).name}, SHA-256 {sha256(Path(path).read_bytes()).hexdigest()[:12]}"
-
-
-def within(values: Mapping[str, Any]) -> str:
-    """Which methods are near the target on average, in a sentence."""
-    off = {m: v.mean() - (1 - ALPHA) for m, v in values.items()}
-    groups = {
-        "within .01 of the target on average": [m for m in off if abs(off[m]) <= 0.01],
-        "below": [m for m in off if off[m] < -0.01],
-        "above": [m for m in off if off[m] > 0.01],
-    }
-    return " ".join(
-        f"{text.capitalize()}: {'; '.join(found) or 'none'}."
-        for text, found in groups.items()
-        if found or text.startswith("within")
-    )
-
-
-def ordered(figure: str, low: Any, high: Any) -> Agreement:
-    """That Global covers less than DP-FedCP, on average and repetition by repetition."""
-    return claim(
-        figure,
-        "Global covers less than DP-FedCP",
-        "yes",
-        f"by {(high - low).mean():.3f}, in {100 * (low < high).mean():.0f} % of repetitions",
-        "by at least 0.01",
-        agrees=bool((high - low).mean() >= 0.01),
-    )
-
-
-def method_table(
-    results: Results,
-    methods: Sequence[str],
-    groups: Mapping[str, Mapping[str, Any]],
-    title: str,
-    below: str,
-) -> Table:
-    """Coverage and set size of all methods; `groups` names rows of the results to tell apart."""
-    from fedcover.report.page import Table
-
-    rows = []
-    for m in methods:
-        cells = [m]
-        for which in groups.values():
-            v, size = (results.values(c, method=m, **which) for c in ("coverage", "size"))
-            cells += [f"{v.mean():.3f} ± {v.std():.3f}", f"{size.mean():.2f} ± {size.std():.2f}"]
-        rows.append(cells)
-    columns = ["method"] + [f"{what}, {g}" for g in groups for what in ("coverage", "set size")]
-    return Table(
-        title,
-        columns,
-        rows,
-        f"Mean ± standard deviation over the repetitions; set size: labels per set. {below}",
-    )

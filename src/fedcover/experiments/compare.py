@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcover import methods
 from fedcover.experiments.federations import Draw
 from fedcover.experiments.published import Published
 from fedcover.experiments.study import Row
 from fedcover.federation import calibrate
-from fedcover.methods import OracleWeights
 from fedcover.privacy.statement import Privacy
 from fedcover.protocols.base import Method
 
@@ -32,11 +32,29 @@ class Competitor:
         method = self.method
         if method is None:
             names = [s.name for s in draw.sites]
-            method = OracleWeights(priors=dict(zip(names, draw.priors, strict=True)))
+            method = methods.OracleWeights(priors=dict(zip(names, draw.priors, strict=True)))
         found = calibrate(
             draw.sites, alpha, method, targets=draw.target, privacy=self.privacy, seed=seed
         )
         return found[draw.target].thresholds[0]
+
+
+ALPHA = 0.1
+BUDGET = Privacy(2.0, 1e-5, view="secure-sum")
+
+COMPETITORS: dict[str, Competitor | Published] = {
+    "Local": Competitor(methods.Local()),
+    "Global": Competitor(methods.Pooled()),
+    "Oracle": Competitor(None),
+    "Estimated": Competitor(methods.EstimatedWeights()),
+    "DP-FedCP": Competitor(methods.DPFedCP()),
+    "Sketch": Competitor(methods.Sketch()),
+    "Sketch, ε = 2": Competitor(methods.Sketch(), BUDGET),
+    "published, q₀ = 0": Published(0.0),
+    "published, q₀ = 0.5": Published(0.5),
+    "published, q₀ = 1": Published(1.0),
+}
+"""Every method that is compared, by the name that figures and tables give it."""
 
 
 def rows_of(

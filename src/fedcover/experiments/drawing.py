@@ -30,6 +30,9 @@ LOOKS = (
 )
 """Colour, line and marker of the first, second, … thing drawn; told apart without colour too."""
 
+FEW = 6
+"""Most points of a curve that are each named on a logarithmic axis."""
+
 HATCHES = ("", "/////", "....", "xxxxx", "-----", "\\\\\\\\\\")
 """What fills the first, second, … violin of a group."""
 
@@ -203,6 +206,9 @@ def lines(
     if "x" in log:
         axes.set_xscale("log")
         _plain_ticks(axes.xaxis)
+        at = np.unique(np.concatenate([line.x for line in curves.values()]))
+        if len(at) <= FEW:
+            axes.set_xticks(at)
     if "y" in log:
         axes.set_yscale("log")
         _plain_ticks(axes.yaxis)
@@ -216,9 +222,9 @@ def lines(
 
 
 def _plain_ticks(axis: Axis) -> None:
-    """Plain numbers on a logarithmic axis of at most two decades, where 10⁰ says too little."""
+    """Plain numbers on a logarithmic axis of few decades, where 10⁰ says too little."""
     low, high = axis.get_view_interval()
-    if high / low <= 100:
+    if high / low <= 1000:
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
         axis.set_minor_locator(NullLocator())

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcover.experiments.compare import ALPHA
 from fedcover.experiments.drawing import Line, lines, violins
+from fedcover.experiments.imagenet import marked
 from fedcover.experiments.privacy import (
-    ALPHA,
     EPSILONS,
     FEDERATIONS,
     SIGMAS,
-    STARTS,
-    epsilon_mixture,
+    SWEEPS,
     sweep_of,
 )
 from fedcover.experiments.published import true_epsilons
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 LABELS = {"CIFAR-10": 10, "simulated": 3}
 RECORDS = {"CIFAR-10": 5000, "simulated": 1050}
-TARGET = {"CIFAR-10": "agent 4", "simulated": "agent 2"}
+TARGET = {"ImageNet": "agent 11", "CIFAR-10": "agent 4", "simulated": "agent 2"}
 
 UNITS = (
     (
@@ -55,9 +56,9 @@ UNITS = (
 def sections(results: Results) -> list[Section]:
     """All of them, in reading order."""
     out: list[Section] = []
-    for federation in FEDERATIONS:
+    for federation in SWEEPS:
         out.append(_sweep(results, federation))
-    out.append(_true_table())
+    out.append(_true_table(results))
     out.append(Text("What does ε protect below?", terms=list(UNITS), boxed=True))
     for federation in FEDERATIONS:
         out += _budgets(results, federation)
@@ -69,25 +70,40 @@ def _key(federation: str) -> str:
     return federation.lower().replace("-", "")
 
 
+def _mixture(results: Results, federation: str) -> tuple[float, ...]:
+    """λ^i of a federation, on average."""
+    return tuple(json.loads(results.facts["settings"]["mixtures"])[federation])
+
+
+def _data(results: Results, federation: str) -> tuple[str, int]:
+    """The federation's data for titles, and its number of calibration records."""
+    facts = results.facts["settings"]
+    if federation != "ImageNet":
+        return federation, RECORDS[federation]
+    return marked(results, "ImageNet setting"), sum(facts["large_sizes"])
+
+
 def _sweep(results: Results, federation: str) -> Section:
-    found = {q: sweep_of(results, federation, q) for q in STARTS}
+    starts = SWEEPS[federation]
+    found = {q: sweep_of(results, federation, q) for q in starts}
     groups = {}
     for sigma in SIGMAS:
-        true = true_epsilons(sigma, epsilon_mixture(federation), LABELS[federation])
+        true = true_epsilons(sigma, _mixture(results, federation), 1)
         name = f"σ_g = {sigma:g}\nε: {_number(true['server'])} | {_number(true['secure sum'])}"
-        groups[name] = {f"q₀ = {q:g}": found[q][sigma] for q in STARTS}
+        groups[name] = {f"q₀ = {q:g}": found[q][sigma] for q in starts}
     ends = "; ".join(
-        f"q₀ = {q:g}: {by[SIGMAS[0]].std():.3f} → {by[SIGMAS[-1]].std():.3f}"
+        f"q₀ = {q:g}: mean {by[SIGMAS[0]].mean():.3f} → {by[SIGMAS[-1]].mean():.3f}, standard "
+        f"deviation {by[SIGMAS[0]].std():.3f} → {by[SIGMAS[-1]].std():.3f}"
         for q, by in found.items()
     )
+    data, n = _data(results, federation)
     return plot(
         f"privacy-sweep-{_key(federation)}",
-        f"The paper's noise sweep, {federation}",
-        f"More noise, more spread (standard deviation from σ_g = 10 to 100: {ends}), and the mean "
-        "depends on q₀, which the paper does not state.",
+        f"The paper's noise sweep, {data}",
+        f"From σ_g = 10 to 100: {ends}.",
         f"Coverage at {TARGET[federation]} of Algorithm 1 at the published settings (T = 200, "
-        f"K = 20, η = 10⁻³, γ = 10⁻⁶, mean of all iterates), {_turns(results)}, "
-        f"α = {ALPHA}, n = {RECORDS[federation]} calibration records, random U. Dashed: target "
+        f"K = 20, η = 10⁻³, γ = 10⁻⁶, mean of all iterates), {results.repetitions} repetitions, "
+        f"α = {ALPHA}, n = {n:,} calibration records, random U. Dashed: target "
         "1-α. Below σ_g: true ε of a whole site's data for one label, when the server sees each "
         "site | sums only.",
         f"Violins of coverage by noise, {federation}",
@@ -101,10 +117,7 @@ def _sweep(results: Results, federation: str) -> Section:
 
 def _budgets(results: Results, federation: str) -> list[Section]:
     mine = results.where(part="budget", federation=federation)
-    names = sorted(
-        (m for m in mine.kinds("method") if m != "no privacy"),
-        key=lambda m: not m.startswith("published"),
-    )
+    names = [m for m in mine.kinds("method") if m != "no privacy"]
     free = mine.where(method="no privacy")
     best = _rms(free.values("coverage"))
     x = np.array(EPSILONS)
@@ -115,9 +128,8 @@ def _budgets(results: Results, federation: str) -> list[Section]:
         size[m] = Line(x, np.array([b.values("size").mean() for b in by]))
     at_one = {m: line.y[EPSILONS.index(1.0)] for m, line in error.items()}
     below = (
-        f"{results.repetitions} repetitions ({_turns(results)} for the published algorithm), "
-        f"α = {ALPHA}, n = {RECORDS[federation]} calibration records, random U, δ = 10⁻⁵. Dashed: "
-        "without privacy."
+        f"{results.repetitions} repetitions, α = {ALPHA}, n = {RECORDS[federation]} calibration "
+        "records, random U, δ = 10⁻⁵. Dashed: without privacy."
     )
     axis = "true ε (see above for what it protects)"
     return [
@@ -150,7 +162,7 @@ def _budgets(results: Results, federation: str) -> list[Section]:
     ]
 
 
-def _true_table() -> Table:
+def _true_table(results: Results) -> Table:
     columns = [
         "noise",
         "(a) each site seen",
@@ -161,7 +173,7 @@ def _true_table() -> Table:
     ]
     rows = []
     for sigma in SIGMAS:
-        true = true_epsilons(sigma, epsilon_mixture("CIFAR-10"), LABELS["CIFAR-10"])
+        true = true_epsilons(sigma, _mixture(results, "CIFAR-10"), LABELS["CIFAR-10"])
         keys = ("server", "secure sum, ImageNet", "secure sum", "secure sum, all labels")
         cells = [_number(true[k]) for k in (*keys, "claimed, ImageNet")]
         rows.append([f"σ_g = {sigma:g}", *cells])
@@ -178,10 +190,7 @@ def _true_table() -> Table:
 
 def _table(results: Results) -> Table:
     mine = results.where(part="budget")
-    names = sorted(
-        (m for m in mine.kinds("method") if m != "no privacy"),
-        key=lambda m: not m.startswith("published"),
-    )
+    names = [m for m in mine.kinds("method") if m != "no privacy"]
     rows = []
     for federation in FEDERATIONS:
         for m in ("no privacy", *names):
@@ -196,14 +205,10 @@ def _table(results: Results) -> Table:
         "All methods in numbers",
         ["method", *(f"ε = {e:g}" for e in EPSILONS)],
         rows,
-        f"Coverage, mean ± standard deviation over {results.repetitions} repetitions "
-        f"({_turns(results)} for the published algorithm), and below it the mean set size; "
+        f"Coverage, mean ± standard deviation over {results.repetitions} repetitions, and below it "
+        "the mean set size; "
         f"α = {ALPHA}.",
     )
-
-
-def _turns(results: Results) -> str:
-    return f"{results.repetitions // len(STARTS)} repetitions for each q₀"
 
 
 def _rms(coverage: NDArray[np.float64]) -> float:

@@ -10,12 +10,11 @@ import numpy as np
 
 from fedcover.experiments import imagenet
 from fedcover.experiments.agreeing import claim, number
-from fedcover.experiments.compare import plain, rows_of
+from fedcover.experiments.compare import ALPHA, plain, rows_of
 from fedcover.experiments.federations import imagenet as federation
 from fedcover.experiments.imagenet import apart, marked, weighted
 from fedcover.experiments.readings import SHIFT
 from fedcover.experiments.records import Results
-from fedcover.experiments.simulated import ALPHA
 from fedcover.experiments.study import Agreement, Row
 from fedcover.scores import APS
 
@@ -39,7 +38,7 @@ class ShiftStudy:
     name: ClassVar[str] = "shift"
     title: ClassVar[str] = "How much label shift does each method bear?"
     repetitions: ClassVar[int] = 200
-    quick: ClassVar[int] = 4
+    quick: ClassVar[int] = 6
 
     def settings(self) -> dict[str, Any]:
         shared = imagenet.base_settings(self.path)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import t as students_t
 
 from fedcover.experiments import theory_run as run
 from fedcover.experiments import theory_weights
 from fedcover.experiments.agreeing import claim
-from fedcover.experiments.compare import plain
+from fedcover.experiments.compare import ALPHA, plain
 from fedcover.experiments.federations import Simulated
 from fedcover.experiments.records import Results
 from fedcover.experiments.study import Agreement, Row
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 Float64 = NDArray[np.float64]
 
-ALPHA = 0.1
-
 
 @dataclass(frozen=True)
 class TheoryStudy:
@@ -33,7 +32,7 @@ class TheoryStudy:
     name: ClassVar[str] = "theory"
     title: ClassVar[str] = "Theory against practice: which bounds hold, and by how much?"
     repetitions: ClassVar[int] = 200
-    quick: ClassVar[int] = 3
+    quick: ClassVar[int] = 12
 
     def settings(self) -> dict[str, Any]:
         return plain(
@@ -164,7 +163,7 @@ def _exact(results: Results) -> Agreement:
         mine = results.where(x=float(total))
         v = _each(mine, "weights: coverage", "exact")
         top = _each(mine, "weights: distance", "largest weight").mean()
-        slack = 3 * v.std() / np.sqrt(len(v))
+        slack = students_t.ppf(0.999, len(v) - 1) * v.std(ddof=1) / np.sqrt(len(v))
         inside &= bool(1 - ALPHA - slack <= v.mean() <= 1 - ALPHA + top + slack)
         off.append(f"{v.mean():.3f}")
     totals = f"N = {theory_weights.TOTALS[0]} to {theory_weights.TOTALS[-1]}"
@@ -173,7 +172,7 @@ def _exact(results: Results) -> Agreement:
         f"coverage with exact weights, {totals}",
         "in [1-α, 1-α + E max p]",
         ", ".join(off),
-        "three standard errors",
+        "confidence interval of 99.8 %",
         agrees=inside,
     )
 

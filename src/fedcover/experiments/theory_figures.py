@@ -9,9 +9,10 @@ import numpy as np
 
 from fedcover.experiments import theory_run as run
 from fedcover.experiments import theory_weights
+from fedcover.experiments.compare import ALPHA
 from fedcover.experiments.drawing import Line, lines, violins
 from fedcover.experiments.records import Results
-from fedcover.experiments.theory import ALPHA, means, worst
+from fedcover.experiments.theory import means, worst
 from fedcover.report.both import plot
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def _smoothing(results: Results) -> list[Section]:
             lines,
             _curves(results, "smoothed coverage", ["measured", "Theorem 4.3"]),
             "γ (units of score)",
-            "difference in coverage (share of records)",
+            "coverage difference (share)",
             log="xy",
             target=1.0,
         ),
@@ -158,7 +159,7 @@ def _coverage(results: Results) -> Section:
         lines,
         _curves(results, "coverage", names),
         "T (rounds)",
-        "difference in coverage (share of records)",
+        "coverage difference (share)",
         log="xy",
         target=1.0,
     )
@@ -244,7 +245,8 @@ def _subsample(results: Results) -> list[Section]:
             f"A spread {min(ratio):.2f} to {max(ratio):.2f} times that on all records: half of "
             "the data is thrown away for the proof.",
             f"Coverage at agent 2 with known ratios, {results.repetitions} repetitions, "
-            f"α = {ALPHA}, N records, N̄ = ⌊N/2⌋ of them in the subsample. Dashed: 1-α.",
+            f"α = {ALPHA}, N = {theory_weights.LARGE[0]} to {theory_weights.LARGE[-1]:,} "
+            "calibration records, N̄ = ⌊N/2⌋ of them in the subsample. Dashed: 1-α.",
             "Violins of coverage with and without subsample",
             violins,
             groups,

@@ -73,9 +73,9 @@ def descend(
     low, high, curve = gamma * alpha, gamma * (1.0 - alpha), 1.0 / gamma
     summed = np.zeros(len(point))
     below = upto = len(scores) // 2
-    for k in range(steps):
-        for i in range(len(point)):
-            q = iterate[i]
+    for i in range(len(point)):
+        q = iterate[i]
+        for k in range(steps):
             below = _seek(scores, below, q - low, True)
             upto = _seek(scores, max(upto, below), q + high, False)
             gradient = alpha * weight[below] - (1.0 - alpha) * (total - weight[upto])
@@ -91,8 +91,8 @@ def descend(
             q -= scale[i] * gradient
             if noise.size:
                 q -= step * noise[i, k]
-            iterate[i] = q
             summed[i] += q
+        iterate[i] = q
     return summed
 
 

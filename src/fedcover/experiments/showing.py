@@ -1,0 +1,92 @@
+"""Sections of the report that several experiments share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcover.experiments.compare import ALPHA
+
+if TYPE_CHECKING:
+    from fedcover.experiments.records import Results
+    from fedcover.report.page import Plot, Table
+
+PUBLISHED = "Published: T = 200, K = 20, η = 10⁻³, γ = 10⁻⁶, mean of all iterates, q₀ as named."
+
+
+def coverage_histograms(
+    name: str, title: str, where: str, values: Mapping[str, NDArray[np.float64]], below: str
+) -> Plot:
+    """Histograms of the coverage by method.
+
+    Parameters
+    ----------
+    name, title
+        Of the figure.
+    where
+        Whose coverage, for the caption.
+    values
+        Coverages of all repetitions, by method.
+    below
+        What the caption says of n, α and repetitions.
+    """
+    from fedcover.experiments.drawing import histograms
+    from fedcover.report.both import plot
+
+    note = f" {PUBLISHED}" if any(m.startswith("published") for m in values) else ""
+    return plot(
+        name,
+        title,
+        within(values),
+        f"Empirical coverage at {where}: {below} Dashed: target 1-α; orange: mean.{note}",
+        f"Histograms of coverage by method: {title}",
+        histograms,
+        values,
+        1 - ALPHA,
+        "coverage (share of test records)",
+        limits=(0.6, 1.0),
+    )
+
+
+def within(values: Mapping[str, Any]) -> str:
+    """Which methods are near the target on average, in a sentence."""
+    off = {m: v.mean() - (1 - ALPHA) for m, v in values.items()}
+    groups = {
+        "within .01 of the target on average": [m for m in off if abs(off[m]) <= 0.01],
+        "below": [m for m in off if off[m] < -0.01],
+        "above": [m for m in off if off[m] > 0.01],
+    }
+    return " ".join(
+        f"{text.capitalize()}: {'; '.join(found) or 'none'}."
+        for text, found in groups.items()
+        if found or text.startswith("within")
+    )
+
+
+def method_table(
+    results: Results,
+    methods: Sequence[str],
+    groups: Mapping[str, Mapping[str, Any]],
+    title: str,
+    below: str,
+) -> Table:
+    """Coverage and set size of all methods; `groups` names rows of the results to tell apart."""
+    from fedcover.report.page import Table
+
+    rows = []
+    for m in methods:
+        cells = [m]
+        for which in groups.values():
+            v, size = (results.values(c, method=m, **which) for c in ("coverage", "size"))
+            cells += [f"{v.mean():.3f} ± {v.std():.3f}", f"{size.mean():.2f} ± {size.std():.2f}"]
+        rows.append(cells)
+    columns = ["method"] + [f"{what}, {g}" for g in groups for what in ("coverage", "set size")]
+    return Table(
+        title,
+        columns,
+        rows,
+        f"Mean ± standard deviation over the repetitions; set size: labels per set. {below}",
+    )
