@@ -11,6 +11,12 @@ from fedcover.experiments.readings import PUBLISHED
 from fedcover.experiments.study import Agreement
 
 
+def signed(difference: float) -> str:
+    """A difference with its sign, unless it rounds to nothing."""
+    text = f"{difference:+.3f}"
+    return "0.000" if text in ("+0.000", "-0.000") else text
+
+
 def number(
     figure: str, what: str, paper: float, ours: NDArray[np.float64], band: float
 ) -> Agreement:
@@ -21,7 +27,7 @@ def number(
         what,
         f"{paper:.3f}",
         f"{mean:.3f} ± {ours.std():.3f}",
-        f"{mean - paper:+.3f}",
+        signed(mean - paper),
         abs(mean - paper) <= band,
         f"within {band:g}",
     )
@@ -66,7 +72,7 @@ def published(figure: str, coverage: Mapping[str, NDArray[np.float64]]) -> list[
             f"{means[best]:.3f} with q₀ = {best}",
             "within 0.02",
             agrees=abs(means[best] - PUBLISHED) <= 0.02,
-            difference=f"{means[best] - PUBLISHED:+.3f}",
+            difference=signed(means[best] - PUBLISHED),
         ),
         claim(
             figure,

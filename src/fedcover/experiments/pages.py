@@ -20,15 +20,22 @@ def agreement_table(rows: Sequence[Agreement], caption: str = "") -> Table:
     """The paper's claims beside ours."""
     return Table(
         "Does it agree with the paper?",
-        ["quantity", "figure", "paper, by eye", "here", "difference", "band", "agrees"],
+        ["quantity", "paper, by eye", "here", "difference", "band", "agrees"],
         [
-            [a.what, a.figure, a.paper, a.ours, a.difference, a.band, "yes" if a.agrees else "no"]
+            [
+                f"{a.what}\n{a.figure}",
+                a.paper,
+                a.ours,
+                a.difference,
+                a.band,
+                "yes" if a.agrees else "no",
+            ]
             for a in rows
         ],
         caption
         or "Values of the paper are read off its figures by eye. Mean ± standard deviation over "
         "repetitions. A band says how near is near enough.",
-        text_columns=["here", "band"],
+        text_columns=["paper, by eye", "here", "band"],
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedcover import methods
 from fedcover.experiments import federations, imagenet
-from fedcover.experiments.agreeing import claim
+from fedcover.experiments.agreeing import claim, signed
 from fedcover.experiments.cifar10 import SHIPPED, TEMPERATURE
 from fedcover.experiments.compare import ALPHA, Competitor, plain, rows_of
 from fedcover.experiments.federations import Draw, Resampled, Simulated, cifar10
@@ -121,7 +121,7 @@ class PrivacyStudy:
                 f"sd {spread[s]:.3f}",
                 "within .01",
                 agrees=abs(spread[s] - NOISE_SPREAD[s]) <= 0.01,
-                difference=f"{spread[s] - NOISE_SPREAD[s]:+.3f}",
+                difference=signed(spread[s] - NOISE_SPREAD[s]),
             )
             for s in NOISE_SPREAD
         ]
