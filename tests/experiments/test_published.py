@@ -62,9 +62,10 @@ def test_noise_has_the_stated_spread_at_every_site():
     records = [(np.sort(rng.random(n)), rng.integers(0, 3, n), n / 300) for n in (200, 100)]
     ratios = np.array([0.5, 1.0, 2.0])
     given = {"start": 0.5, "rounds": 1, "local_steps": 1, "step": 1e-3, "gamma": 1e-6}
-    run = (records, ratios, np.arange(3), 0.1, rng)
-    quiet = algorithm1.averages(*run, **given)[0]
-    noisy = np.array([algorithm1.averages(*run, **given, noise=30.0)[0] for _ in range(400)])
+    problem = algorithm1.Problem.of(records, ratios, np.arange(3))
+    quiet = algorithm1.averages(problem, 0.1, **given)[0]
+    given |= {"noise": 30.0, "rng": rng}
+    noisy = np.array([algorithm1.averages(problem, 0.1, **given)[0] for _ in range(400)])
     own = np.array([[ratios[y].sum() + share * w for w in ratios] for _, y, share in records])
     energy = ((own / own.sum(axis=0)) ** 2).sum(axis=0)
     squares = (((noisy - quiet) / (1e-3 * 30.0)) ** 2 / energy).sum()
@@ -76,8 +77,8 @@ def test_more_rounds_go_on_from_fewer():
     draw = _draws()[0]
     records = [(*site.sorted_records(), 0.5) for site in draw.sites]
     given = {"start": 0.0, "local_steps": 5, "step": 1e-3, "gamma": 1e-6}
-    run = (records, np.ones(3), np.array([1]), 0.1, np.random.default_rng(0))
-    few = algorithm1.averages(*run, **given, rounds=10)
-    many = algorithm1.averages(*run, **given, rounds=30)
+    problem = algorithm1.Problem.of(records, np.ones(3), np.array([1]))
+    few = algorithm1.averages(problem, 0.1, **given, rounds=10)
+    many = algorithm1.averages(problem, 0.1, **given, rounds=30)
     np.testing.assert_array_equal(many[:10], few)
     assert (np.diff(many[:, 0]) > 0).all()

@@ -7,6 +7,7 @@ thresholds are the same to the last bit. What is left out is the messages.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -20,13 +21,40 @@ Int64 = NDArray[np.int64]
 Records = tuple[Float64, Int64, float]
 """What a site calibrates with: scores in increasing order, their labels, and the share N^i/N."""
 
+SILENT = np.random.default_rng(0)
+"""Stands where noise would come from; nothing is drawn from it."""
+
+
+class Problem(NamedTuple):
+    """All that Algorithm 1 needs to know of a federation, for some query labels.
+
+    scores, labels, ends : records of all sites one after the other, and where each site's end.
+    ratios : (C,) weights ŵ_y; points, mixture : (sites, queries) masses at 1 and λ^i (eq. 14).
+    """
+
+    scores: Float64
+    labels: Int64
+    ends: Int64
+    ratios: Float64
+    points: Float64
+    mixture: Float64
+
+    @classmethod
+    def of(cls, sites: Sequence[Records], ratios: Float64, queries: Int64) -> Problem:
+        """From the records of every site, the label weights, and the query labels."""
+        scores, labels, shares = zip(*sites, strict=True)
+        points = np.outer(shares, ratios[queries])
+        totals = np.array([ratios @ np.bincount(y, minlength=len(ratios)) for y in labels])
+        own, everyone = totals[:, None] + points, totals.sum() + ratios[queries]
+        mixture = np.divide(own, everyone, out=np.zeros_like(own), where=everyone > 0)
+        ends = np.cumsum([len(v) for v in scores])
+        joined = np.concatenate(scores), np.concatenate(labels)
+        return cls(*joined, ends, ratios, points, mixture)
+
 
 def averages(
-    sites: Sequence[Records],
-    ratios: Float64,
-    queries: Int64,
+    problem: Problem,
     alpha: float,
-    rng: np.random.Generator,
     *,
     start: float,
     rounds: int,
@@ -34,41 +62,20 @@ def averages(
     step: float,
     gamma: float,
     noise: float = 0.0,
+    rng: np.random.Generator = SILENT,
 ) -> Float64:
     """q̄_t (eq. 16) after every round t, (rounds, queries); not cut off at 0 and 1.
 
     Parameters
     ----------
-    sites
-        Records of every site; all take part in every round.
-    ratios
-        (C,) weight ŵ_y of a record of each label.
-    queries
-        The query labels.
+    problem
+        The federation; all sites take part in every round.
     alpha, start, rounds, local_steps, step, gamma, noise
         α, q₀, T, K, η, γ and σ_g.
     rng
-        Where noise comes from.
+        Where noise comes from, if there is any.
     """
-    scores, labels, shares = zip(*sites, strict=True)
-    points = np.outer(shares, ratios[queries])
-    totals = np.array([ratios @ np.bincount(y, minlength=len(ratios)) for y in labels])
-    own, everyone = totals[:, None] + points, totals.sum() + ratios[queries]
-    mixture = np.divide(own, everyone, out=np.zeros_like(own), where=everyone > 0)
-    settings = (rounds, local_steps, step, gamma, noise)
-    ends = np.cumsum([len(v) for v in scores])
-    return _loop(
-        np.concatenate(scores),
-        np.concatenate(labels),
-        ends,
-        ratios,
-        points,
-        mixture,
-        alpha,
-        start,
-        settings,
-        rng,
-    )
+    return _loop(*problem, alpha, start, (rounds, local_steps, step, gamma, noise), rng)
 
 
 @njit(cache=True)
@@ -93,10 +100,12 @@ def _loop(
         for i in range(n_sites)
     ]
     heard = [np.flatnonzero(sums[i][1][-1] + points[i] > 0.0) for i in range(n_sites)]
+    heard_points = [points[i][heard[i]] for i in range(n_sites)]
     q, averaged, drawn = np.full(n, start), np.zeros(n), np.zeros((0, 0))
+    move, mean = np.zeros(n), np.zeros(n)
     out = np.zeros((rounds, n))
     for t in range(rounds):
-        move, mean = np.zeros(n), np.zeros(n)
+        move[:], mean[:] = 0.0, 0.0
         for i in range(n_sites):
             chosen, (own, weight, weighted) = heard[i], sums[i]
             if sigma > 0.0:
@@ -107,7 +116,7 @@ def _loop(
                 own,
                 weight,
                 weighted,
-                points[i][chosen],
+                heard_points[i],
                 iterate,
                 alpha,
                 local_steps,
@@ -118,7 +127,7 @@ def _loop(
             for j, y in enumerate(chosen):
                 move[y] += mixture[i, y] * (iterate[j] - q[y])
                 mean[y] += mixture[i, y] * (summed[j] / local_steps)
-        q = q + move
+        q += move
         averaged += (mean - averaged) / (t + 1)
         out[t] = averaged
     return out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,40 +39,47 @@ class Published:
 
     def thresholds(self, draw: Draw, alpha: float, seed: int) -> Float64:
         """(C,) thresholds of the draw's target; without noise the method's to the last bit."""
-        sites, target = draw.sites, draw.target
-        names = tuple(s.name for s in sites)
-        task = Task(names, sites[0].n_classes, (alpha,), (Target(target, (target,)),))
-        counts = Counts(
-            np.stack([s.label_counts for s in sites]),
-            np.stack([s.calibration_counts for s in sites]),
-            np.array([len(s) for s in sites]),
-        )
-        ratios = target_ratios(task, counts, None)[0]
-        rng = checks.generator(seed, "dp-fedcp")
-        used = subsample_sizes(counts.sizes, rng) if self.subsample else counts.sizes
-        drawn = int(rng.integers(2**31))
-        records = [
-            (*site.sorted_records(int(size), drawn), share)
-            for site, size, share in zip(
-                sites, used, counts.sizes / counts.sizes.sum(), strict=True
-            )
-        ]
+        problem, full = _asked(draw, alpha, seed, self.subsample)
+        rng = checks.generator(seed, "gradient noise") if self.noise else algorithm1.SILENT
         found = algorithm1.averages(
-            records,
-            ratios,
-            np.arange(len(ratios)),
+            problem,
             alpha,
-            rng,
             start=self.start,
             rounds=ROUNDS,
             local_steps=LOCAL_STEPS,
             step=STEP,
             gamma=GAMMA,
             noise=self.noise,
-        )[-1]
-        total = sum(float(ratios @ np.bincount(y, minlength=len(ratios))) for _, y, _ in records)
-        cut = np.clip(found, 0.0, 1.0)[None]
-        return weighted_fit(task, task.targets[0], cut, ratios, total, counts, used).thresholds[0]
+            rng=rng,
+        )
+        return np.where(full, 1.0, np.clip(found[-1], 0.0, 1.0))
+
+
+@lru_cache(maxsize=1)
+def _asked(
+    draw: Draw, alpha: float, seed: int, subsample: bool
+) -> tuple[algorithm1.Problem, NDArray[np.bool_]]:
+    """What all starts share: the problem, and which labels go into every set."""
+    sites, target = draw.sites, Target(draw.target, (draw.target,))
+    task = Task(tuple(s.name for s in sites), sites[0].n_classes, (alpha,), (target,))
+    counts = Counts(
+        np.stack([s.label_counts for s in sites]),
+        np.stack([s.calibration_counts for s in sites]),
+        np.array([len(s) for s in sites]),
+    )
+    rng = checks.generator(seed, "dp-fedcp")
+    used = subsample_sizes(counts.sizes, rng) if subsample else counts.sizes
+    drawn, everyone = int(rng.integers(2**31)), counts.sizes.sum()
+    records = [
+        (*site.sorted_records(int(size), drawn), len(site) / everyone)
+        for site, size in zip(sites, used, strict=True)
+    ]
+    ratios = target_ratios(task, counts, None)[0]
+    total = sum(float(ratios @ np.bincount(y, minlength=len(ratios))) for _, y, _ in records)
+    zero = np.zeros((1, len(ratios)))
+    fit = weighted_fit(task, target, zero, ratios, total, counts, used)
+    problem = algorithm1.Problem.of(records, ratios, np.arange(len(ratios)))
+    return problem, fit.thresholds[0] > 0
 
 
 def expected_mixture(priors: Float64, sizes: Sequence[int], target: int) -> tuple[float, ...]:

@@ -114,17 +114,15 @@ def averages(
     Unlike the method's output it is not cut off at 0 and 1, which the theorems do not do either.
     """
     found = algorithm1.averages(
-        problem.sites,
-        problem.ratios,
-        np.array([problem.label]),
+        algorithm1.Problem.of(problem.sites, problem.ratios, np.array([problem.label])),
         problem.alpha,
-        rng,
         start=start,
         rounds=max(checkpoints),
         local_steps=local,
         step=step,
         gamma=gamma,
         noise=noise,
+        rng=rng,
     )
     return found[np.array(checkpoints) - 1, 0]
 

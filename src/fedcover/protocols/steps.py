@@ -14,18 +14,25 @@ Float64 = NDArray[np.float64]
 
 
 @njit(cache=True)
-def _seek(values: Float64, at: int, x: float, strict: bool) -> int:
-    """How many values lie below x (strict) or not above x, starting from the guess `at`."""
-    n = len(values)
+def _below(values: Float64, at: int, x: float) -> int:
+    """How many values lie below x, starting from the guess `at`."""
     for _ in range(8):
-        if at < n and (values[at] < x or (not strict and values[at] == x)):
+        if at < len(values) and values[at] < x:
             at += 1
-        elif at > 0 and (values[at - 1] > x or (strict and values[at - 1] == x)):
+        elif at > 0 and values[at - 1] >= x:
             at -= 1
         else:
             return at
-    if strict:
-        return int(np.searchsorted(values, x, side="left"))
+    return int(np.searchsorted(values, x, side="left"))
+
+
+@njit(cache=True)
+def _upto(values: Float64, at: int, x: float) -> int:
+    """How many values do not lie above x, of which the first `at` are known not to."""
+    for _ in range(8):
+        if at == len(values) or values[at] > x:
+            return at
+        at += 1
     return int(np.searchsorted(values, x, side="right"))
 
 
@@ -72,12 +79,12 @@ def descend(
     scale = step / (total + point)
     low, high, curve = gamma * alpha, gamma * (1.0 - alpha), 1.0 / gamma
     summed = np.zeros(len(point))
-    below = upto = len(scores) // 2
+    below = len(scores) // 2
     for i in range(len(point)):
         q = iterate[i]
         for k in range(steps):
-            below = _seek(scores, below, q - low, True)
-            upto = _seek(scores, max(upto, below), q + high, False)
+            below = _below(scores, below, q - low)
+            upto = _upto(scores, below, q + high)
             gradient = alpha * weight[below] - (1.0 - alpha) * (total - weight[upto])
             gradient += point[i] * min(max((q - 1.0) * curve, alpha - 1.0), alpha)
             if upto > below:

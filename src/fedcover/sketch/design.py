@@ -89,6 +89,7 @@ def prefix_deviation(name: str, bins: int) -> float:
     return longest_column(name, bins) * float(np.sqrt((between**2).sum(axis=1).mean()))
 
 
+@lru_cache(maxsize=256)
 def best_design(bins: int) -> str:
     """The design with the least noise where it matters."""
     if bins > MOST_DESIGNED:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -157,6 +158,7 @@ def least_error(noise: float) -> float:
     return min(predicted_error(b, noise) for b in range(FEWEST_BINS, MOST_NOISY_BINS + 1))
 
 
+@lru_cache(maxsize=16)
 def exact_edges(rows: int) -> tuple[float, ...]:
     """Bins without noise: as many as give thresholds to 1e-3, unless the table gets too large.
 
@@ -169,6 +171,7 @@ def exact_edges(rows: int) -> tuple[float, ...]:
     return tuple(np.unique(np.concatenate([np.arange(bins + 1) / bins, ends, 1 - ends])).tolist())
 
 
+@lru_cache(maxsize=64)
 def noisy_edges(noise: float, warp: str, stops: tuple[float, ...]) -> tuple[float, ...]:
     """Bins with the least predicted error; `stops` are α above whose quantile an edge is needed."""
     bins = min(range(FEWEST_BINS, MOST_NOISY_BINS + 1), key=lambda b: predicted_error(b, noise))
