@@ -181,7 +181,7 @@ class Sketch:
         self, task: Task, layout: Layout, noise_: plan.Noise, table: bool, labels: bool
     ) -> Generator[Round | SecureSum, Round, dict[str, NDArray[np.int64]]]:
         """The summed arrays of one query to every site, and which sites are in them."""
-        arrays = {"cuts": np.array(layout.edges[1:-1]), "rows": layout.row_of}
+        arrays = {"cuts": layout.edge_array[1:-1], "rows": layout.row_of}
         numbers: dict[str, int | float] = {
             "table": int(table),
             "labels": layout.label_columns if labels else 0,

@@ -107,7 +107,7 @@ def heat(
         totals=[f"{about}{total:,.0f}" for total in totals],
         row_is="group of labels" if is_group else "label",
         places=layout.even[ends],
-        edges=np.array(layout.edges)[ends],
+        edges=layout.edge_array[ends],
         noise=cell_noise(table, pools) * float(np.sqrt(row)),
         said=said.strip(),
     )

@@ -234,7 +234,7 @@ def _error_parts(
     parts = {name: sd for name, sd in parts.items() if sd >= TINY}
     totals = {"all together": errors.total[a]}
     if own is not None:
-        edges = np.array(sketch.table.layout.edges)
+        edges = sketch.table.layout.edge_array
         same = mix.counted == len(own)
         common = float(mix.wanted @ mixed.shares) if cal.target in sketch.sites else 0.0
         both = blend(mixed, errors, edges, own, cal.alpha, same, cal.thresholds, common)

@@ -105,12 +105,11 @@ def mixture(table: SketchTable, wanted: Float64) -> Mixture:
         bins = bins @ recovery(layout.design, layout.bins).T
     rows = np.hstack([np.zeros((layout.rows, 1)), np.cumsum(bins, axis=1) / table.scale])
     rows = np.divide(rows, totals[:, None], out=np.zeros_like(rows), where=totals[:, None] > 0)
-    records = label_totals(table)
+    records = totals if layout.groups is None else label_totals(table)
     share = np.divide(weights, totals, out=np.zeros_like(weights), where=totals > 0)
     if table.exact:
         unseen = np.where(totals[layout.row_of] == 0, wanted, 0.0)
-        edges = np.array(layout.edges)
-        curve = Curve(edges, weights @ rows, np.zeros(len(edges)))
+        curve = Curve(layout.edge_array, weights @ rows, np.zeros(len(layout.edges)))
         known = (weights, totals, total_sds, records)
         return Mixture(curve, share[layout.row_of], rows, *known, unseen, 0.0, kept=1.0)
     share, total_sd = _normalised(table, share, weights, totals, total_sds)
@@ -120,7 +119,7 @@ def mixture(table: SketchTable, wanted: Float64) -> Mixture:
     mixed = kept * share + (1 - kept) / totals.sum()
     observed = mixed @ table.table / table.scale
     curve = posterior_curve(
-        Grid(np.array(layout.edges), np.diff(layout.even)),
+        Grid(layout.edge_array, np.diff(layout.even)),
         design_matrix(layout.design, layout.bins).astype(np.float64),
         observed,
         np.full(len(observed), table.table_sd * float(np.linalg.norm(mixed))),

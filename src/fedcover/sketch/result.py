@@ -184,7 +184,7 @@ class SketchResult:
         """The fit with the site's own scores blended in."""
         common = float(mix.wanted @ mixed.shares) if name in self.sites else 0.0
         same = mix.counted == len(own)
-        edges = np.array(self.table.layout.edges)
+        edges = self.table.layout.edge_array
         both = blend(mixed, errors, edges, own, alphas, same, fit.thresholds, common, mode)
         a = int(np.argmax(both.error))
         share = both.share[a]

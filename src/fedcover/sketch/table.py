@@ -69,9 +69,14 @@ class Layout:
         return 1 if self.groups is None else 2
 
     @cached_property
+    def edge_array(self) -> Float64:
+        """The edges as an array."""
+        return np.array(self.edges)
+
+    @cached_property
     def even(self) -> Float64:
         """The edges where bins are even, for interpolation."""
-        return to_even(np.array(self.edges), self.warp)
+        return to_even(self.edge_array, self.warp)
 
     @property
     def label_cut(self) -> float:
