@@ -111,14 +111,24 @@ def test_a_repetition_has_all_methods_at_all_budgets(results):
             assert all(len(v) == 2 for v in sweep.values())
 
 
-def test_a_file_goes_where_its_classes_belong(study, tmp_path):
-    (found,) = studies(("privacy",), Path(study.large))
-    assert found == study
+def test_a_file_goes_where_its_classes_belong(study, tmp_path, monkeypatch):
+    monkeypatch.delenv("FEDCOVER_DATA", raising=False)
+    some = ("cifar10", "imagenet", "shift", "privacy")
+    cifar, large, shift, privacy = studies(some, Path(study.large))
+    assert (cifar.logits, large.path, shift.path, privacy) == (
+        None,
+        study.large,
+        study.large,
+        study,
+    )
     small, logits = tmp_path / "small.npz", np.random.default_rng(0).normal(size=(60, 10))
     np.savez(small, logits=logits, labels=np.arange(60) % 10)
-    (found,) = studies(("privacy",), small)
-    assert found.logits == str(small)
-    assert found.large is None
+    cifar, large, shift, privacy = studies(some, small)
+    assert (cifar.logits, large.path, shift.path) == (str(small), None, None)
+    assert privacy == PrivacyStudy(str(small))
+    (alone,) = studies(("cifar10",), Path(study.large))
+    with pytest.raises(fc.FedcoverError, match="has 1500 records and 100 classes"):
+        alone.settings()
 
 
 def test_the_settings_tell_files_apart(study, tmp_path):

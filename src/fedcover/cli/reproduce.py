@@ -39,7 +39,7 @@ def reproduce(
     ray: Annotated[bool, typer.Option("--ray", help="Send repetitions to a Ray cluster.")] = False,
     logits: Annotated[
         Path | None,
-        typer.Option(help="Your own logits file for cifar10, imagenet, shift or privacy."),
+        typer.Option(help="Your own logits file: 10 classes, or 100 and more, as in ImageNet."),
     ] = None,
     redraw: Annotated[
         bool, typer.Option("--redraw", help="Only draw again from the tables in the folder.")

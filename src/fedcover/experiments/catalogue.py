@@ -16,15 +16,26 @@ from fedcover.experiments.theory import TheoryStudy
 
 
 def studies(names: Sequence[str], logits: Path | None = None) -> list[Study]:
-    """The studies of these names, on the user's own logits where given."""
-    large, small = source(logits), None if logits is None else str(logits)
-    wide = small is not None and names == ("privacy",) and n_classes(small) >= FEWEST
+    """The studies of these names.
+
+    Parameters
+    ----------
+    names
+        One study, or several.
+    logits
+        The user's own outputs. One study takes them or says why not; of several, those take them
+        that have as many classes.
+    """
+    given = None if logits is None else str(logits)
+    many = given is not None and n_classes(given) >= FEWEST
+    small = given if len(names) == 1 or not many else None
+    large = source(logits if len(names) == 1 or many else None)
     made: dict[str, Study] = {
         "simulated": SimulatedStudy(),
         "cifar10": Cifar10Study(small),
         "imagenet": ImageNetStudy(large),
         "shift": ShiftStudy(large),
-        "privacy": PrivacyStudy(None, small) if wide else PrivacyStudy(small, source(None)),
+        "privacy": PrivacyStudy(None, given) if many else PrivacyStudy(given, source(None)),
         "theory": TheoryStudy(),
     }
     return [made[name] for name in names]
