@@ -40,7 +40,7 @@ class Cifar10Study:
     name: ClassVar[str] = "cifar10"
     title: ClassVar[str] = "CIFAR-10: who keeps the promise at the agent with 50 records?"
     repetitions: ClassVar[int] = 1000
-    quick: ClassVar[int] = 60
+    quick: ClassVar[int] = 40
 
     def settings(self) -> dict[str, Any]:
         records = cifar10_records(self.logits, TEMPERATURE)

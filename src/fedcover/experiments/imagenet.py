@@ -178,7 +178,7 @@ class ImageNetStudy:
     name: ClassVar[str] = "imagenet"
     title: ClassVar[str] = "A thousand labels: who keeps the promise where they are hard?"
     repetitions: ClassVar[int] = 200
-    quick: ClassVar[int] = 8
+    quick: ClassVar[int] = 6
 
     def settings(self) -> dict[str, Any]:
         records = records_of(self.path)

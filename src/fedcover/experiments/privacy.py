@@ -57,7 +57,7 @@ class PrivacyStudy:
     name: ClassVar[str] = "privacy"
     title: ClassVar[str] = "Privacy: what does noise cost, and what does it buy?"
     repetitions: ClassVar[int] = 200
-    quick: ClassVar[int] = 6
+    quick: ClassVar[int] = 5
 
     def settings(self) -> dict[str, Any]:
         return plain(

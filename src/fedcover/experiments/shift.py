@@ -38,7 +38,7 @@ class ShiftStudy:
     name: ClassVar[str] = "shift"
     title: ClassVar[str] = "How much label shift does each method bear?"
     repetitions: ClassVar[int] = 200
-    quick: ClassVar[int] = 6
+    quick: ClassVar[int] = 4
 
     def settings(self) -> dict[str, Any]:
         shared = imagenet.base_settings(self.path)

@@ -32,7 +32,7 @@ class TheoryStudy:
     name: ClassVar[str] = "theory"
     title: ClassVar[str] = "Theory against practice: which bounds hold, and by how much?"
     repetitions: ClassVar[int] = 200
-    quick: ClassVar[int] = 12
+    quick: ClassVar[int] = 10
 
     def settings(self) -> dict[str, Any]:
         return plain(
