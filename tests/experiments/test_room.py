@@ -216,3 +216,26 @@ def test_a_table_of_something_else_gives_the_same_error(tmp_path):
     parquet.write_table(pyarrow.table({"x": [1, 2]}), tmp_path / "simulated.parquet")
     with pytest.raises(fc.FileError, match="not a results table"):
         records.load(tmp_path / "simulated.parquet")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"what": "cifar"}, "experiment is 'cifar'"),
+        ({"repetitions": 1}, "repetitions is 1"),
+        ({"seed": -1}, "seed is -1"),
+        ({"workers": 0}, "workers is 0"),
+    ],
+)
+def test_bad_options_are_refused_before_anything_is_written(tmp_path, given, said):
+    with pytest.raises(fc.FedcoverError, match=said):
+        reproduce(**{"what": "simulated", "out_dir": tmp_path / "out", **given})
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_another_seed_is_another_table(tmp_path):
+    one, other = (
+        room.run(SimulatedStudy(), tmp_path / str(seed), 2, seed=seed).where(method="Sketch, ε = 2")
+        for seed in (0, 1)
+    )
+    assert not set(one.columns["coverage"]) & set(other.columns["coverage"])

@@ -52,6 +52,7 @@ def reproduce(
     checks.choice(what, "experiment", ["all", *NAMES])
     if repetitions is not None:
         checks.whole(repetitions, "repetitions", 2)
+    checks.whole(seed, "seed", 0)
     output_folder(out_dir)
     chosen = studies(NAMES if what == "all" else (what,), logits)
     try:

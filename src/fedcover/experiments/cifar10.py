@@ -66,7 +66,7 @@ class Cifar10Study:
         for s, (name, score) in enumerate(SCORES.items()):
             fed = cifar10(cifar10_records(self.logits, TEMPERATURE), score)
             draw = fed.draw(np.random.default_rng([seed, r, s]))
-            rows += [{"u": name, **row} for row in rows_of(draw, COMPETITORS, ALPHA, r)]
+            rows += [{"u": name, **row} for row in rows_of(draw, COMPETITORS, seed, r)]
         return rows
 
     def sections(self, results: Results) -> Sequence[Section]:

@@ -58,12 +58,12 @@ COMPETITORS: dict[str, Competitor | Published] = {
 
 
 def rows_of(
-    draw: Draw, competitors: Mapping[str, Competitor | Published], alpha: float, seed: int
+    draw: Draw, competitors: Mapping[str, Competitor | Published], seed: int, r: int
 ) -> list[Row]:
-    """One row for each method: coverage and mean set size at the target."""
+    """One row for each method: coverage and mean set size at the target, in repetition r."""
     out = []
     for name, competitor in competitors.items():
-        limits = competitor.thresholds(draw, alpha, seed)
+        limits = competitor.thresholds(draw, ALPHA, (seed << 32) + r)
         out.append(
             {
                 "method": name,

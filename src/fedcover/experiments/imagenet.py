@@ -200,7 +200,7 @@ class ImageNetStudy:
 
     def repetition(self, seed: int, r: int) -> list[Row]:
         fed = imagenet(records_of(self.path), APS(), SHIFT)
-        return rows_of(fed.draw(np.random.default_rng([seed, r])), COMPETITORS, ALPHA, r)
+        return rows_of(fed.draw(np.random.default_rng([seed, r])), COMPETITORS, seed, r)
 
     def sections(self, results: Results) -> Sequence[Section]:
         from fedcover.experiments.drawing import lines, sideways

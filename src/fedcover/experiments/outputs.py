@@ -88,6 +88,7 @@ class Records:
 
 
 def random_part(score: APS, n: int, rng: np.random.Generator) -> Float64:
+    """U of n records: drawn afresh, or the fixed one of a deterministic score."""
     return rng.random(n) if score.u == "uniform" else np.full(n, float(score.u))
 
 

@@ -16,7 +16,7 @@ PAPER = (
 )
 
 
-def agreement_table(rows: Sequence[Agreement], caption: str = "") -> Table:
+def agreement_table(rows: Sequence[Agreement]) -> Table:
     """The paper's claims beside ours."""
     return Table(
         "Does it agree with the paper?",
@@ -32,8 +32,7 @@ def agreement_table(rows: Sequence[Agreement], caption: str = "") -> Table:
             ]
             for a in rows
         ],
-        caption
-        or "Values of the paper are read off its figures by eye. Mean ± standard deviation over "
+        "Values of the paper are read off its figures by eye. Mean ± standard deviation over "
         "repetitions. A band says how near is near enough.",
         text_columns=["paper, by eye", "here", "band"],
     )

@@ -85,11 +85,12 @@ class PrivacyStudy:
 
     def repetition(self, seed: int, r: int) -> list[Row]:
         rows = []
-        for f, name in enumerate(SWEEPS):
+        for f, (name, starts) in enumerate(SWEEPS.items()):
             draw = self._federation(name).draw(np.random.default_rng([seed, r, f]))
-            rows += [{"federation": name, **row} for row in _sweep(draw, SWEEPS[name], r)]
+            found = _sweep(draw, starts, seed, r)
             if name in FEDERATIONS:
-                rows += [{"federation": name, **row} for row in _budgets(draw, SWEEPS[name], r)]
+                found += _budgets(draw, starts, seed, r)
+            rows += [{"federation": name, **row} for row in found]
         return rows
 
     def _federation(self, name: str) -> Simulated | Resampled:
@@ -102,7 +103,8 @@ class PrivacyStudy:
     def _mixture(self, name: str) -> tuple[float, ...]:
         """λ^i of a federation, on average."""
         fed = self._federation(name)
-        return expected_mixture(fed.priors, fed.sizes, fed.target)
+        found = expected_mixture(fed.priors, fed.sizes, fed.target)
+        return tuple(round(share, 6) for share in found)
 
     def sections(self, results: Results) -> Sequence[Section]:
         from fedcover.experiments import privacy_figures
@@ -175,20 +177,20 @@ def sweep_of(results: Results, federation: str, start: float) -> dict[float, Any
     return {s: mine.values("coverage", sigma=s) for s in SIGMAS}
 
 
-def _sweep(draw: Draw, starts: Sequence[float], r: int) -> list[Row]:
+def _sweep(draw: Draw, starts: Sequence[float], seed: int, r: int) -> list[Row]:
     """Algorithm 1 at the published settings with each σ_g."""
     rows = []
     for sigma in SIGMAS:
         competitors = {_start_name(q): Published(q, sigma) for q in starts}
-        for row in rows_of(draw, competitors, ALPHA, r):
+        for row in rows_of(draw, competitors, seed, r):
             rows.append({"part": "sweep", "sigma": sigma, "epsilon": np.nan, **row})
     return rows
 
 
-def _budgets(draw: Draw, starts: Sequence[float], r: int) -> list[Row]:
+def _budgets(draw: Draw, starts: Sequence[float], seed: int, r: int) -> list[Row]:
     """Every method at every true ε, and none without privacy."""
     target = [s.name for s in draw.sites].index(draw.target)
-    plain_rows = rows_of(draw, {"no privacy": Competitor(methods.EstimatedWeights())}, ALPHA, r)
+    plain_rows = rows_of(draw, {"no privacy": Competitor(methods.EstimatedWeights())}, seed, r)
     rows = [{"part": "budget", "sigma": np.nan, "epsilon": np.inf, **row} for row in plain_rows]
     for epsilon in EPSILONS:
         sigma = record_noise(draw.sites, target, epsilon)
@@ -201,7 +203,7 @@ def _budgets(draw: Draw, starts: Sequence[float], r: int) -> list[Row]:
             "Sketch, guaranteed": Competitor(methods.Sketch(mode="guaranteed"), budget),
             "Exponential, trusted server": Competitor(methods.ExponentialMechanism(epsilon)),
         }
-        for row in rows_of(draw, competitors, ALPHA, r):
+        for row in rows_of(draw, competitors, seed, r):
             used = sigma if row["method"].startswith("published") else np.nan
             rows.append({"part": "budget", "sigma": used, "epsilon": epsilon, **row})
     return rows

@@ -26,7 +26,6 @@ from fedcover.report.page import Table, Text
 if TYPE_CHECKING:
     from fedcover.report.page import Section
 
-LABELS = {"CIFAR-10": 10, "simulated": 3}
 RECORDS = {"CIFAR-10": 5000, "simulated": 1050}
 TARGET = {"ImageNet": "agent 11", "CIFAR-10": "agent 4", "simulated": "agent 2"}
 
@@ -99,7 +98,7 @@ def _sweep(results: Results, federation: str) -> Section:
     data, n = _data(results, federation)
     return plot(
         f"privacy-sweep-{_key(federation)}",
-        f"The paper's noise sweep, {data}",
+        f"The paper's noise sweep, {data}" if federation == "ImageNet" else f"The same on {data}",
         f"From σ_g = 10 to 100: {ends}.",
         f"Coverage at {TARGET[federation]} of Algorithm 1 at the published settings (T = 200, "
         f"K = 20, η = 10⁻³, γ = 10⁻⁶, mean of all iterates), {results.repetitions} repetitions, "
@@ -173,7 +172,7 @@ def _true_table(results: Results) -> Table:
     ]
     rows = []
     for sigma in SIGMAS:
-        true = true_epsilons(sigma, _mixture(results, "CIFAR-10"), LABELS["CIFAR-10"])
+        true = true_epsilons(sigma, _mixture(results, "CIFAR-10"), 10)
         keys = ("server", "secure sum, ImageNet", "secure sum", "secure sum, all labels")
         cells = [_number(true[k]) for k in (*keys, "claimed, ImageNet")]
         rows.append([f"σ_g = {sigma:g}", *cells])
@@ -206,8 +205,7 @@ def _table(results: Results) -> Table:
         ["method", *(f"ε = {e:g}" for e in EPSILONS)],
         rows,
         f"Coverage, mean ± standard deviation over {results.repetitions} repetitions, and below it "
-        "the mean set size; "
-        f"α = {ALPHA}.",
+        f"the mean set size; α = {ALPHA}.",
     )
 
 

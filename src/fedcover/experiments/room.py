@@ -117,13 +117,14 @@ def processes(workers: int | None = None) -> Iterator[Crew]:
     They live until the end of the `with` block, so that several studies share what they compile
     and read.
     """
-    workers = checks.whole(workers or os.cpu_count() or 1, "workers", 1)
-    if workers == 1:
+    if workers is None:
+        workers = os.cpu_count() or 1
+    if checks.whole(workers, "workers", 1) == 1:
         yield alone
         return
     # "spawn": threads of numba and BLAS do not survive a fork. Each process is one worker: more
     # threads would only get in each other's way, and BLAS reads its number when it is loaded.
-    context, before = get_context("spawn"), dict(os.environ)
+    context, before = get_context("spawn"), {name: os.environ.get(name) for name in THREADS}
     os.environ.update(dict.fromkeys(THREADS, "1"))
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
 
@@ -136,8 +137,10 @@ def processes(workers: int | None = None) -> Iterator[Crew]:
             yield crew
         finally:
             pool.shutdown(cancel_futures=True)
-            os.environ.clear()
-            os.environ.update(before)
+            for name, value in before.items():
+                del os.environ[name]
+                if value is not None:
+                    os.environ[name] = value
 
 
 def on_ray(study: Study, seed: int, chunks: Sequence[range]) -> Computed:

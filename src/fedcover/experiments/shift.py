@@ -49,7 +49,7 @@ class ShiftStudy:
         for shift in SHIFTS:
             fed = federation(imagenet.records_of(self.path), APS(), shift / 100)
             draw = fed.draw(np.random.default_rng([seed, r, shift]))
-            rows += [{"shift": shift, **row} for row in rows_of(draw, COMPETITORS, ALPHA, r)]
+            rows += [{"shift": shift, **row} for row in rows_of(draw, COMPETITORS, seed, r)]
         return rows
 
     def sections(self, results: Results) -> Sequence[Section]:

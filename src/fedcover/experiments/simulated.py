@@ -49,7 +49,7 @@ class SimulatedStudy:
         rows = []
         for s, (name, score) in enumerate(SCORES.items()):
             draw = Simulated(score).draw(np.random.default_rng([seed, r, s]))
-            rows += [{"u": name, **row} for row in rows_of(draw, COMPETITORS, ALPHA, r)]
+            rows += [{"u": name, **row} for row in rows_of(draw, COMPETITORS, seed, r)]
         return rows
 
     def sections(self, results: Results) -> Sequence[Section]:
