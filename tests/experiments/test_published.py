@@ -82,3 +82,25 @@ def test_more_rounds_go_on_from_fewer():
     many = algorithm1.averages(problem, 0.1, **given, rounds=30)
     np.testing.assert_array_equal(many[:10], few)
     assert (np.diff(many[:, 0]) > 0).all()
+
+
+def test_a_common_run_is_that_of_the_label_of_largest_weight():
+    draw = _draws()[1]
+    each, common = (Published(0.5, common=c).thresholds(draw, 0.1, 3) for c in (False, True))
+    assert set(common) <= {*each, 1.0}
+    assert len(set(common[common < 1])) == 1
+    assert common[common < 1][0] == each[np.argmax(_ratios(draw))]
+
+
+def _ratios(draw: Draw) -> np.ndarray:
+    counts = np.stack([s.label_counts for s in draw.sites])
+    return fc.labelshift.likelihood_ratio(counts, [s.name for s in draw.sites].index(draw.target))
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_a_threshold_of_one_lets_every_label_in(number):
+    draw = _draws()[number]
+    everything = np.ones(draw.priors.shape[1])
+    assert draw.size(everything) == pytest.approx(len(everything), abs=1e-12)
+    assert draw.coverage(everything) == pytest.approx(1.0, abs=1e-12)
+    assert draw.coverage(everything) <= 1

@@ -16,6 +16,7 @@ import fedcover as fc
 from fedcover.cli.reproduce import reproduce
 from fedcover.experiments import catalogue, records, room
 from fedcover.experiments.bytes import seeded_noise
+from fedcover.experiments.cifar10 import Cifar10Study
 from fedcover.experiments.records import Results
 from fedcover.experiments.simulated import SimulatedStudy
 from fedcover.experiments.study import Agreement, Row
@@ -239,3 +240,35 @@ def test_another_seed_is_another_table(tmp_path):
         for seed in (0, 1)
     )
     assert not set(one.columns["coverage"]) & set(other.columns["coverage"])
+
+
+def test_a_smaller_run_does_not_replace_a_larger_one(tmp_path):
+    room.run(Small(), tmp_path, 6)
+    with pytest.raises(fc.FedcoverError, match="holds 6 repetitions of another run, more than 2"):
+        room.run(Small(), tmp_path, 2)
+    assert records.load(tmp_path / "simulated.parquet").repetitions == 6
+
+
+def test_other_code_or_libraries_are_another_run(tmp_path, monkeypatch):
+    diary = tmp_path / "diary"
+    room.run(Small(str(diary)), tmp_path, 2)
+    monkeypatch.setattr(records, "code", lambda: "edited")
+    room.run(Small(str(diary)), tmp_path, 2)
+    versions = records.versions() | {"numpy": "0.1"}
+    monkeypatch.setattr(records, "versions", lambda: versions)
+    room.run(Small(str(diary)), tmp_path, 2)
+    assert len(_done(diary)) == 6
+
+
+def test_real_studies_do_not_depend_on_the_number_of_workers(tmp_path):
+    tables = []
+    for workers in (1, 2):
+        with room.processes(workers) as crew:
+            tables.append(room.run(Cifar10Study(), tmp_path / str(workers), 4, crew=crew))
+    assert _same(*tables)
+
+
+@pytest.mark.parametrize("name", ["simulated", "theory"])
+def test_logits_are_refused_where_nothing_uses_them(tmp_path, name):
+    with pytest.raises(fc.FedcoverError, match="does not use a file of logits"):
+        reproduce(name, tmp_path / "out", logits=tmp_path / "mine.npz")

@@ -99,7 +99,7 @@ def test_worst_is_the_largest_share_of_a_bound(results):
 
 def test_the_agreement_says_which_bounds_hold(results):
     rows = {(a.figure, a.what): a for a in TheoryStudy().agreement(results)}
-    assert rows[("Theorem 3.1", "|Q^γ - Q| ≤ γ, every draw and γ")].agrees
+    assert rows[("Theorem 3.1", "|Q^γ - Q| ≤ γ, every γ")].agrees
     assert rows[("Theorem 4.1", "excess loss by T, K and η, σ_g = 0")].agrees
     repaired = rows[("Theorem 4.1 repaired", "excess loss of one site, γ = 1, σ_g = 20")]
     assert repaired.agrees

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -32,7 +33,7 @@ def reproduce(
     out_dir: Annotated[Path, typer.Option("--out", help="Folder for the report.")] = Path("report"),
     quick: Annotated[bool, typer.Option("--quick", help="Few repetitions: a first look.")] = False,
     repetitions: Annotated[
-        int | None, typer.Option(help="Repetitions; default as in the paper or more.")
+        int | None, typer.Option(help="Repetitions; default 1000 or 200, by experiment.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     workers: Annotated[int | None, typer.Option(help="Processes; default all cores.")] = None,
@@ -59,7 +60,7 @@ def reproduce(
         out_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise unwritable(out_dir, error) from None
-    command = "fedcover " + " ".join(sys.argv[1:])
+    command = shlex.join(["fedcover", *sys.argv[1:]])
     done = []
     helpers = nullcontext(room.on_ray) if ray else room.processes(workers)
     with room.bar(sys.stderr.isatty()) as bar, helpers as crew:

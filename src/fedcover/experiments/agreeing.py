@@ -48,7 +48,7 @@ def claim(
 
 
 def ordered(figure: str, low: NDArray[np.float64], high: NDArray[np.float64]) -> Agreement:
-    """That Global covers less than DP-FedCP, on average and repetition by repetition."""
+    """That Global covers less than DP-FedCP on average; says how often, too."""
     return claim(
         figure,
         "Global covers less than DP-FedCP",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from fedcover.errors import FedcoverError
 from fedcover.experiments.cifar10 import Cifar10Study
 from fedcover.experiments.imagenet import FEWEST, ImageNetStudy, source
 from fedcover.experiments.outputs import n_classes
@@ -13,6 +14,9 @@ from fedcover.experiments.shift import ShiftStudy
 from fedcover.experiments.simulated import SimulatedStudy
 from fedcover.experiments.study import Study
 from fedcover.experiments.theory import TheoryStudy
+
+TAKERS = {"cifar10", "imagenet", "shift", "privacy"}
+"""Studies that can run on a user's outputs."""
 
 
 def studies(names: Sequence[str], logits: Path | None = None) -> list[Study]:
@@ -27,7 +31,20 @@ def studies(names: Sequence[str], logits: Path | None = None) -> list[Study]:
         that have as many classes.
     """
     given = None if logits is None else str(logits)
-    many = given is not None and n_classes(given) >= FEWEST
+    if given is not None and not set(names) & TAKERS:
+        raise FedcoverError(
+            f"{names[0]} does not use a file of logits",
+            allowed="logits for " + ", ".join(sorted(TAKERS)),
+            fix="Leave --logits out",
+        )
+    classes = 0 if given is None else n_classes(given)
+    many = classes >= FEWEST
+    if given is not None and len(names) > 1 and not many and classes != 10:
+        raise FedcoverError(
+            f"{given} has {classes} classes",
+            allowed=f"10 classes, or at least {FEWEST}",
+            fix="Give outputs of a model for CIFAR-10 or for many labels",
+        )
     small = given if len(names) == 1 or not many else None
     large = source(logits if len(names) == 1 or many else None)
     made: dict[str, Study] = {

@@ -137,6 +137,10 @@ class Cifar10Study:
                 "within 0.005",
                 agrees=abs(ours.std() - CIFAR10["DP-FedCP sd"]) <= 0.005,
             ),
+            *(
+                number("Fig. 5a", f"{m}, random U", CIFAR10["DP-FedCP"], get[m], 0.01)
+                for m in ("Oracle", "Estimated")
+            ),
             ordered("Fig. 2", get["Global"], ours),
             claim(
                 "Fig. 2",

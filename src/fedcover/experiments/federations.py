@@ -48,7 +48,7 @@ class Draw:
 
     def coverage(self, thresholds: Float64) -> float:
         """Share of test records whose label is in its set; thresholds by label, (C,)."""
-        return float(self.weights @ (self.own <= thresholds[self.labels]))
+        return min(1.0, float(self.weights @ (self.own <= thresholds[self.labels])))
 
     def size(self, thresholds: Float64) -> float:
         """Mean number of labels in a set."""
@@ -91,7 +91,8 @@ class Simulated:
         weights = np.full(self.n_test, 1 / self.n_test)
         p = np.ascontiguousarray(probs.T)  # column by column: faster than sorting three labels
         above = np.stack([np.sum([one * (one > own) for one in p], axis=0) for own in p], axis=1)
-        scores = above + random_part(self.score, self.n_test, rng)[:, None] * probs
+        u = random_part(self.score, self.n_test, rng)[:, None]
+        scores = np.minimum(1.0, above + u * probs)
         own = scores[np.arange(self.n_test), y]
         return Draw(sites, "agent 2", self.priors, y, own, weights, scores, weights)
 
@@ -150,7 +151,7 @@ class Resampled:
             labels=y,
             own=data.scores(test, self.score, rng),
             weights=_weights(y, prior),
-            scores=data.panel_above[shown] + u * data.panel_probs[shown],
+            scores=np.minimum(1.0, data.panel_above[shown] + u * data.panel_probs[shown]),
             shares=_weights(data.labels[data.panel[shown]], prior),
         )
 

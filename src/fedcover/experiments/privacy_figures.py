@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcover.experiments import imagenet
+from fedcover.experiments.cifar10 import TEMPERATURE
 from fedcover.experiments.compare import ALPHA
 from fedcover.experiments.drawing import Line, lines, violins
-from fedcover.experiments.imagenet import marked
 from fedcover.experiments.privacy import (
     EPSILONS,
     FEDERATIONS,
@@ -74,37 +75,43 @@ def _mixture(results: Results, federation: str) -> tuple[float, ...]:
     return tuple(json.loads(results.facts["settings"]["mixtures"])[federation])
 
 
-def _data(results: Results, federation: str) -> tuple[str, int]:
-    """The federation's data for titles, and its number of calibration records."""
+def _data(results: Results, federation: str) -> tuple[str, int, str]:
+    """A federation's name in titles, its number of calibration records, and its data in words."""
     facts = results.facts["settings"]
-    if federation != "ImageNet":
-        return federation, RECORDS[federation]
-    return marked(results, "ImageNet setting"), sum(facts["large_sizes"])
+    if federation == "simulated":
+        return federation, RECORDS[federation], "three Gaussians"
+    if federation == "CIFAR-10":
+        return federation, RECORDS[federation], f"{facts['logits']}, temperature {TEMPERATURE:g}"
+    what = f"{facts['large']}, temperature {imagenet.TEMPERATURE:g}, 90 % shift"
+    return imagenet.marked(results, "ImageNet setting"), sum(facts["large_sizes"]), what
 
 
 def _sweep(results: Results, federation: str) -> Section:
-    starts = SWEEPS[federation]
-    found = {q: sweep_of(results, federation, q) for q in starts}
+    found = {kind: sweep_of(results, federation, kind) for kind in SWEEPS[federation]}
     groups = {}
     for sigma in SIGMAS:
-        true = true_epsilons(sigma, _mixture(results, federation), 1)
-        name = f"σ_g = {sigma:g}\nε: {_number(true['server'])} | {_number(true['secure sum'])}"
-        groups[name] = {f"q₀ = {q:g}": found[q][sigma] for q in starts}
+        seen = ("∞", "∞")
+        if sigma:
+            true = true_epsilons(sigma, _mixture(results, federation), 1)
+            seen = (_number(true["server"]), _number(true["secure sum"]))
+        name = f"σ_g = {sigma:g}\nε: {seen[0]} | {seen[1]}"
+        groups[name] = {kind: by[sigma] for kind, by in found.items()}
     ends = "; ".join(
-        f"q₀ = {q:g}: mean {by[SIGMAS[0]].mean():.3f} → {by[SIGMAS[-1]].mean():.3f}, standard "
-        f"deviation {by[SIGMAS[0]].std():.3f} → {by[SIGMAS[-1]].std():.3f}"
-        for q, by in found.items()
+        f"{kind}: mean {by[SIGMAS[1]].mean():.3f} → {by[SIGMAS[-1]].mean():.3f}, standard "
+        f"deviation {by[SIGMAS[1]].std():.3f} → {by[SIGMAS[-1]].std():.3f}"
+        for kind, by in found.items()
     )
-    data, n = _data(results, federation)
+    data, n, what = _data(results, federation)
+    own = " Each label has a run and noise of its own, unless said otherwise."
     return plot(
         f"privacy-sweep-{_key(federation)}",
         f"The paper's noise sweep, {data}" if federation == "ImageNet" else f"The same on {data}",
         f"From σ_g = 10 to 100: {ends}.",
         f"Coverage at {TARGET[federation]} of Algorithm 1 at the published settings (T = 200, "
-        f"K = 20, η = 10⁻³, γ = 10⁻⁶, mean of all iterates), {results.repetitions} repetitions, "
-        f"α = {ALPHA}, n = {n:,} calibration records, random U. Dashed: target "
-        "1-α. Below σ_g: true ε of a whole site's data for one label, when the server sees each "
-        "site | sums only.",
+        f"K = 20, η = 10⁻³, γ = 10⁻⁶, mean of all iterates, N̄ = ⌊n/2⌋ records), "
+        f"{results.repetitions} repetitions, α = {ALPHA}, n = {n:,} calibration records, {what}, "
+        f"random U.{own} Dashed: target 1-α. Below σ_g: true ε of a whole site's data for one run, "
+        "when the server sees each site | sums only.",
         f"Violins of coverage by noise, {federation}",
         violins,
         groups,
@@ -171,7 +178,7 @@ def _true_table(results: Results) -> Table:
         "Theorem 4.4, ImageNet",
     ]
     rows = []
-    for sigma in SIGMAS:
+    for sigma in SIGMAS[1:]:
         true = true_epsilons(sigma, _mixture(results, "CIFAR-10"), 10)
         keys = ("server", "secure sum, ImageNet", "secure sum", "secure sum, all labels")
         cells = [_number(true[k]) for k in (*keys, "claimed, ImageNet")]

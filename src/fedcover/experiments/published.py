@@ -31,15 +31,18 @@ class Published:
     """`methods.DPFedCP.paper(start)` without the messages, for experiments that repeat it often.
 
     start : q₀; noise : σ_g on the gradients; subsample : use N̄ ∧ N records, as the paper does.
+    common : one run, for the label of largest weight, serves all labels, noise and all; otherwise
+    each label has its own run, as published.
     """
 
     start: float
     noise: float = 0.0
     subsample: bool = True
+    common: bool = False
 
     def thresholds(self, draw: Draw, alpha: float, seed: int) -> Float64:
         """(C,) thresholds of the draw's target; without noise the method's to the last bit."""
-        problem, full = _asked(draw, alpha, seed, self.subsample)
+        problem, full = _asked(draw, alpha, seed, self.subsample, self.common)
         rng = checks.generator(seed, "gradient noise") if self.noise else algorithm1.SILENT
         found = algorithm1.averages(
             problem,
@@ -55,9 +58,9 @@ class Published:
         return np.where(full, 1.0, np.clip(found[-1], 0.0, 1.0))
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)
 def _asked(
-    draw: Draw, alpha: float, seed: int, subsample: bool
+    draw: Draw, alpha: float, seed: int, subsample: bool, common: bool
 ) -> tuple[algorithm1.Problem, NDArray[np.bool_]]:
     """What all starts share: the problem, and which labels go into every set."""
     sites, target = draw.sites, Target(draw.target, (draw.target,))
@@ -78,7 +81,8 @@ def _asked(
     total = sum(float(ratios @ np.bincount(y, minlength=len(ratios))) for _, y, _ in records)
     zero = np.zeros((1, len(ratios)))
     fit = weighted_fit(task, target, zero, ratios, total, counts, used)
-    problem = algorithm1.Problem.of(records, ratios, np.arange(len(ratios)))
+    queries = np.array([ratios.argmax()]) if common else np.arange(len(ratios))
+    problem = algorithm1.Problem.of(records, ratios, queries)
     return problem, fit.thresholds[0] > 0
 
 

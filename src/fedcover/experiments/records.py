@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import platform
 from collections.abc import Iterable, Sequence
@@ -70,6 +71,15 @@ def versions() -> dict[str, str]:
     """What the results were computed with."""
     packages = ("fedcover", "numpy", "scipy", "numba", "dp-accounting")
     return {"python": platform.python_version(), **{p: version(p) for p in packages}}
+
+
+def code() -> str:
+    """What tells this source code from any other, edited or not."""
+    root = Path(__file__).parents[1]
+    digest = hashlib.sha256()
+    for file in sorted(root.rglob("*.py")):
+        digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def save(results: Results, path: Path) -> None:

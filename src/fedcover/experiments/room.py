@@ -11,11 +11,11 @@ import gc
 import hashlib
 import json
 import os
+import shutil
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,14 +73,25 @@ def run(
         "settings": study.settings(),
         "seed": seed,
         "repetitions": repetitions,
-        "version": version("fedcover"),
+        "code": records.code(),
+        "versions": records.versions(),
     }
     mark = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
     path = folder / f"{study.name}.parquet"
-    if path.exists() and (old := records.load(path)).facts.get("mark") == mark:
-        tell(repetitions)
-        return old
     parts = folder / f"{study.name}-{mark}.parts"
+    if path.exists():
+        old = records.load(path)
+        if old.facts.get("mark") == mark:
+            shutil.rmtree(parts, ignore_errors=True)  # left by a crash after the last chunk
+            tell(repetitions)
+            return old
+        if old.repetitions > repetitions:
+            raise FedcoverError(
+                f"{path} holds {old.repetitions} repetitions of another run, more than "
+                f"{repetitions}",
+                allowed="a folder without a larger table of this experiment",
+                fix="Choose another --out, or delete that table",
+            )
     parts.mkdir(parents=True, exist_ok=True)
     size = max(1, -(-repetitions // CHUNKS))
     chunks = [range(a, min(a + size, repetitions)) for a in range(0, repetitions, size)]
@@ -91,12 +102,10 @@ def run(
         records.save(records.of_rows(rows, {}), _part(parts, chunk))
         done += len(chunk)
         tell(done)
-    facts |= {"mark": mark, "versions": records.versions()}
-    results = records.joined((records.load(_part(parts, c)) for c in chunks), facts)
+    tables = (records.load(_part(parts, c)) for c in chunks)
+    results = records.joined(tables, {**facts, "mark": mark})
     records.save(results, path)
-    for c in chunks:
-        _part(parts, c).unlink()
-    parts.rmdir()
+    shutil.rmtree(parts)
     return results
 
 
@@ -117,11 +126,7 @@ def processes(workers: int | None = None) -> Iterator[Crew]:
     They live until the end of the `with` block, so that several studies share what they compile
     and read.
     """
-    if workers is None:
-        workers = os.cpu_count() or 1
-    if checks.whole(workers, "workers", 1) == 1:
-        yield alone
-        return
+    workers = checks.whole(os.cpu_count() if workers is None else workers, "workers", 1)
     # "spawn": threads of numba and BLAS do not survive a fork. Each process is one worker: more
     # threads would only get in each other's way, and BLAS reads its number when it is loaded.
     context, before = get_context("spawn"), {name: os.environ.get(name) for name in THREADS}

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from fedcover.experiments.records import Results
     from fedcover.report.page import Plot, Table
 
-PUBLISHED = "Published: T = 200, K = 20, η = 10⁻³, γ = 10⁻⁶, mean of all iterates, q₀ as named."
+PUBLISHED = (
+    "Published: T = 200, K = 20, η = 10⁻³, γ = 10⁻⁶, mean of all iterates, q₀ as named, on N̄ = "
+    "⌊n/2⌋ of the records; other methods use all of them."
+)
 
 
 def coverage_histograms(

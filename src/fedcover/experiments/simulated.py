@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from fedcover.experiments.agreeing import number, published
+from fedcover.experiments.agreeing import claim, number, published
 from fedcover.experiments.compare import ALPHA, BUDGET, COMPETITORS, plain, rows_of
 from fedcover.experiments.federations import Simulated
 from fedcover.experiments.readings import SIMULATED
@@ -38,6 +38,7 @@ class SimulatedStudy:
                 "alpha": ALPHA,
                 "sizes": list(Simulated.sizes),
                 "priors": str(Simulated.priors.tolist()),
+                "classifier": "Bayes, uniform prior",
                 "n_test": Simulated(APS()).n_test,
                 "methods": list(COMPETITORS),
                 "scores": list(SCORES),
@@ -58,7 +59,8 @@ class SimulatedStudy:
 
         below = (
             f"{results.repetitions} repetitions, α = {ALPHA}, n = 1050 calibration records, 50 of "
-            f"them at agent 2, and {results.facts['settings']['n_test']} test records."
+            f"them at agent 2, and {results.facts['settings']['n_test']} test records; Bayes "
+            "classifier with a uniform prior."
         )
         out: list[Section] = []
         rng = np.random.default_rng(0)
@@ -118,6 +120,14 @@ class SimulatedStudy:
             number("Fig. 1", "Oracle, U = 1", SIMULATED["Oracle"], get["Oracle"], 0.01),
             number(
                 "Fig. 1", "DP-FedCP (ours), U = 1", SIMULATED["DP-FedCP"], get["DP-FedCP"], 0.01
+            ),
+            claim(
+                "Fig. 1",
+                "Local spreads more widely than DP-FedCP (ours)",
+                "yes",
+                f"sd {get['Local'].std():.3f} against {get['DP-FedCP'].std():.3f}",
+                "by at least a half",
+                agrees=bool(get["Local"].std() >= 1.5 * get["DP-FedCP"].std()),
             ),
             *published("Fig. 1", {q: get[f"published, q₀ = {q}"] for q in ("0", "0.5", "1")}),
         ]

@@ -66,8 +66,8 @@ class TheoryStudy:
             *run.coverage_rows(draw, problem, rng),
             *run.published_rows(problem, rng),
             *run.lost_noise_rows(rng),
-            *theory_weights.weight_rows(rng, r),
-            *theory_weights.subsample_rows(rng, r),
+            *theory_weights.weight_rows(rng, (seed << 32) + r),
+            *theory_weights.subsample_rows(rng, (seed << 32) + r),
         ]
 
     def sections(self, results: Results) -> Sequence[Section]:
@@ -77,38 +77,28 @@ class TheoryStudy:
 
     def agreement(self, results: Results) -> Sequence[Agreement]:
         quiet, noisy = (f"σ_g = {s:g}" for s in run.NOISES)
-        shares = _each(results, "smoothing", "measured") / _each(
-            results, "smoothing", "Theorem 3.1"
-        )
-        out = [
-            _bound("Theorem 3.1", "|Q^γ - Q| ≤ γ, every draw and γ", float(shares.max())),
-            *(
-                _bound(
-                    "Theorem 4.1",
-                    f"excess loss by T, K and η, {noise}",
-                    max(
-                        worst(results, part, f"measured, {noise}", f"Theorem 4.1, {noise}")
-                        for part in ("rounds", "local steps", "step")
-                    ),
-                )
-                for noise in (quiet, noisy)
-            ),
-            *(
-                _bound(
-                    "Corollary 4.2",
-                    f"excess loss at η*, {noise}",
-                    worst(results, "best step", f"measured, {noise}", f"Corollary 4.2, {noise}"),
-                )
-                for noise in (quiet, noisy)
-            ),
-        ]
+        parts = ("rounds", "local steps", "step")
+        share = worst_draw(results, "smoothing", "measured", "Theorem 3.1")
+        out = [_bound("Theorem 3.1", "|Q^γ - Q| ≤ γ, every γ", share, "in no draw above it")]
+        for noise, compare, band in (
+            (quiet, worst_draw, "in no draw above it"),
+            (noisy, worst, "on average not above it"),
+        ):
+            measured = f"measured, {noise}"
+            share = max(compare(results, p, measured, f"Theorem 4.1, {noise}") for p in parts)
+            out.append(_bound("Theorem 4.1", f"excess loss by T, K and η, {noise}", share, band))
+        for noise in (quiet, noisy):
+            share = worst(results, "best step", f"measured, {noise}", f"Corollary 4.2, {noise}")
+            out.append(_bound("Corollary 4.2", f"excess loss at η*, {noise}", share))
         for name in ("Theorem 4.1", "Theorem 4.1 repaired"):
             share = worst(results, "lost noise", "measured", name)
             out.append(_bound(name, "excess loss of one site, γ = 1, σ_g = 20", share))
-        share = worst(results, "smoothed coverage", "measured", "Theorem 4.3")
-        out.append(_bound("Theorem 4.3", "coverage lost to smoothing, by γ", share))
-        share = worst(results, "coverage", "measured", "Theorem 4.3, measured ε")
-        out.append(_bound("Theorem 4.3", "coverage lost after T rounds", share))
+        for what, part, name in (
+            ("coverage lost to smoothing, by γ", "smoothed coverage", "Theorem 4.3"),
+            ("coverage lost after T rounds", "coverage", "Theorem 4.3, measured ε"),
+        ):
+            share = worst_draw(results, part, "measured", name)
+            out.append(_bound("Theorem 4.3", what, share, "in no draw above it"))
         return [*out, _convergence(results), _exact(results), _subsample(results)]
 
 
@@ -118,6 +108,15 @@ def worst(results: Results, part: str, measured: str, bound: str) -> float:
     limits = dict(zip(*means(results, part, bound), strict=True))
     pairs = zip(at.tolist(), found.tolist(), strict=True)
     return max(y / limits[x] for x, y in pairs if limits.get(x, 0.0) > 0)
+
+
+def worst_draw(results: Results, part: str, measured: str, bound: str) -> float:
+    """The largest share of its bound in any single draw, for bounds that hold without noise."""
+    found, limits = (
+        dict(zip(zip(m["repetition"], m["x"], strict=True), m["y"], strict=True))
+        for m in (results.where(part=part, curve=c).columns for c in (measured, bound))
+    )
+    return max(float(y / limits[k]) for k, y in found.items() if limits.get(k, 0.0) > 0)
 
 
 def means(results: Results, part: str, curve: str) -> tuple[Float64, Float64]:
@@ -138,10 +137,10 @@ def _each(results: Results, part: str, curve: str) -> Float64:
     return np.asarray(results.values("y", part=part, curve=curve), dtype=np.float64)
 
 
-def _bound(where: str, what: str, share: float) -> Agreement:
+def _bound(where: str, what: str, share: float, band: str = "on average not above it") -> Agreement:
     holds = share <= 1
     text = f"holds: at most {share:.2g} of it" if holds else f"fails: {share:.2g} times the bound"
-    return claim(where, what, "a bound", text, "never above it", agrees=holds)
+    return claim(where, what, "a bound", text, band, agrees=holds)
 
 
 def _convergence(results: Results) -> Agreement:
