@@ -165,10 +165,9 @@ def histograms(
         panel.axvline(target, color=INK, lw=1, ls="--")
         if low <= mean <= high:
             panel.axvline(mean, color=ORANGE, lw=1.6)
-        if len(seen) < len(values):
-            share = 1 - len(seen) / len(values)
-            words = f"{share:.0%} below {low:g}"
-            panel.text(0.02, 0.85, words, transform=panel.transAxes, fontsize=7.5, color=ORANGE)
+        if (share := 1 - len(seen) / len(values)) >= 0.005:
+            words, at = f"{share:.0%} below {low:g}", 0.02 if share > 0.5 else 0.42
+            panel.text(at, 0.85, words, transform=panel.transAxes, fontsize=7, color=ORANGE)
         gap = ": " if width > style.NARROW else "\n"
         panel.set_title(f"{name}{gap}{mean:.3f} ± {values.std():.3f}", fontsize=7.5)
         panel.set_yticks([])
