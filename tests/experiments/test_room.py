@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +18,14 @@ from fedcover.cli.reproduce import reproduce
 from fedcover.experiments import catalogue, records, room
 from fedcover.experiments.bytes import seeded_noise
 from fedcover.experiments.cifar10 import Cifar10Study
+from fedcover.experiments.compare import rows_of
+from fedcover.experiments.federations import Simulated
+from fedcover.experiments.published import Published
 from fedcover.experiments.records import Results
 from fedcover.experiments.simulated import SimulatedStudy
 from fedcover.experiments.study import Agreement, Row
 from fedcover.privacy import noise
+from fedcover.scores import APS
 
 BUDGET = fc.Privacy(1.0, 1e-5, view="secure-sum")
 
@@ -80,8 +85,10 @@ def _done(diary: Path) -> list[int]:
 
 def test_one_and_two_workers_give_the_same_table(tmp_path):
     one = room.run(Small(), tmp_path / "one", 5, seed=3)
+    before = dict(os.environ)
     with room.processes(2) as crew:
         two = room.run(Small(), tmp_path / "two", 5, seed=3, crew=crew)
+    assert dict(os.environ) == before
     assert _same(one, two)
     assert one.columns["repetition"].tolist() == [r for r in range(5) for _ in range(2)]
     assert len(set(one.values("threshold", method="DP-FedCP"))) == 5  # and not all alike
@@ -234,12 +241,13 @@ def test_bad_options_are_refused_before_anything_is_written(tmp_path, given, sai
     assert not list(tmp_path.rglob("*.parquet"))
 
 
-def test_another_seed_is_another_table(tmp_path):
-    one, other = (
-        room.run(SimulatedStudy(), tmp_path / str(seed), 2, seed=seed).where(method="Sketch, ε = 2")
-        for seed in (0, 1)
-    )
-    assert not set(one.columns["coverage"]) & set(other.columns["coverage"])
+def test_the_seed_reaches_what_a_method_draws_itself():
+    draw = Simulated(APS()).draw(np.random.default_rng(0))
+    kinds = {"subsample": Published(0.5), "noise": Published(0.5, 10.0, subsample=False)}
+    found = {seed: rows_of(draw, kinds, seed, 3) for seed in (0, 1)}
+    for k in range(len(kinds)):
+        assert found[0][k]["threshold"] != found[1][k]["threshold"]
+    assert rows_of(draw, kinds, 0, 3) == found[0]
 
 
 def test_a_smaller_run_does_not_replace_a_larger_one(tmp_path):
@@ -272,3 +280,28 @@ def test_real_studies_do_not_depend_on_the_number_of_workers(tmp_path):
 def test_logits_are_refused_where_nothing_uses_them(tmp_path, name):
     with pytest.raises(fc.FedcoverError, match="does not use a file of logits"):
         reproduce(name, tmp_path / "out", logits=tmp_path / "mine.npz")
+
+
+def test_logits_that_fit_no_experiment_are_refused_before_any_is_run(tmp_path):
+    path = tmp_path / "twelve.npz"
+    np.savez(path, logits=np.zeros((60, 12)), labels=np.arange(60) % 12)
+    with pytest.raises(fc.FedcoverError, match="has 12 classes"):
+        reproduce("all", tmp_path / "out", logits=path)
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_without_pyarrow_nothing_is_computed(tmp_path, monkeypatch):
+    diary = tmp_path / "diary"
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(fc.FedcoverError, match="extra reproduce"):
+        room.run(Small(str(diary)), tmp_path, 2)
+    assert not diary.exists()
+
+
+def test_what_a_crash_left_after_the_last_chunk_is_cleared(tmp_path):
+    mark = room.run(Small(), tmp_path, 2).facts["mark"]
+    left = tmp_path / f"simulated-{mark}.parts"
+    left.mkdir()
+    (left / "0-1.parquet").write_bytes(b"")
+    room.run(Small(), tmp_path, 2)
+    assert not left.exists()

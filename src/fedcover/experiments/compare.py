@@ -57,13 +57,18 @@ COMPETITORS: dict[str, Competitor | Published] = {
 """Every method that is compared, by the name that figures and tables give it."""
 
 
+def method_seed(seed: int, r: int) -> int:
+    """Seed of what a method draws itself in repetition r: its subsample, noise on gradients."""
+    return (seed << 32) + r
+
+
 def rows_of(
     draw: Draw, competitors: Mapping[str, Competitor | Published], seed: int, r: int
 ) -> list[Row]:
     """One row for each method: coverage and mean set size at the target, in repetition r."""
     out = []
     for name, competitor in competitors.items():
-        limits = competitor.thresholds(draw, ALPHA, (seed << 32) + r)
+        limits = competitor.thresholds(draw, ALPHA, method_seed(seed, r))
         out.append(
             {
                 "method": name,

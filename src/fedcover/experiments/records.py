@@ -84,7 +84,7 @@ def code() -> str:
 
 def save(results: Results, path: Path) -> None:
     """Write the table."""
-    parquet, arrow = _pyarrow()
+    parquet, arrow = pyarrow_modules()
     table = arrow.table({n: arrow.array(c.tolist()) for n, c in results.columns.items()})
     meta = {KEY: json.dumps(results.facts).encode()}
     part = path.with_name(path.name + ".part")
@@ -94,7 +94,7 @@ def save(results: Results, path: Path) -> None:
 
 def load(path: Path) -> Results:
     """Read what `save` wrote."""
-    parquet, arrow = _pyarrow()
+    parquet, arrow = pyarrow_modules()
     try:
         table = parquet.read_table(path)
         facts = json.loads((table.schema.metadata or {})[KEY])
@@ -114,7 +114,8 @@ def joined(parts: Iterable[Results], facts: dict[str, Any]) -> Results:
     return Results({n: np.concatenate([t.columns[n] for t in tables]) for n in names}, facts)
 
 
-def _pyarrow() -> tuple[Any, Any]:
+def pyarrow_modules() -> tuple[Any, Any]:
+    """pyarrow.parquet and pyarrow, or an error that names the extra."""
     try:
         import pyarrow
         from pyarrow import parquet

@@ -68,6 +68,7 @@ def run(
         Called with the number of repetitions done, after each chunk.
     """
     checks.whole(repetitions, "repetitions", 1)
+    records.pyarrow_modules()  # a missing extra is said before anything is computed
     facts = {
         "experiment": study.name,
         "settings": study.settings(),

@@ -13,7 +13,7 @@ from scipy.stats import t as students_t
 from fedcover.experiments import theory_run as run
 from fedcover.experiments import theory_weights
 from fedcover.experiments.agreeing import claim
-from fedcover.experiments.compare import ALPHA, plain
+from fedcover.experiments.compare import ALPHA, method_seed, plain
 from fedcover.experiments.federations import Simulated
 from fedcover.experiments.records import Results
 from fedcover.experiments.study import Agreement, Row
@@ -66,8 +66,8 @@ class TheoryStudy:
             *run.coverage_rows(draw, problem, rng),
             *run.published_rows(problem, rng),
             *run.lost_noise_rows(rng),
-            *theory_weights.weight_rows(rng, (seed << 32) + r),
-            *theory_weights.subsample_rows(rng, (seed << 32) + r),
+            *theory_weights.weight_rows(rng, method_seed(seed, r)),
+            *theory_weights.subsample_rows(rng, method_seed(seed, r)),
         ]
 
     def sections(self, results: Results) -> Sequence[Section]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +62,7 @@ class Problem:
     def label(self) -> int:
         return int(np.argmax(self.ratios))
 
-    @property
+    @cached_property
     def samples(self) -> list[tuple[Float64, Float64]]:
         """Scores and weights of every site with its part of the mass at 1 (eq. 14)."""
         top = self.ratios[self.label]
@@ -71,17 +71,22 @@ class Problem:
             for v, y, share in self.sites
         ]
 
-    @property
+    @cached_property
     def pooled(self) -> tuple[Float64, Float64]:
         """All scores, and weights that sum to 1."""
         values, weights = (np.concatenate(part) for part in zip(*self.samples, strict=True))
         return values, weights / weights.sum()
 
-    @property
+    @cached_property
     def mixture(self) -> Float64:
         """λ^i of the sites."""
         totals = np.array([w.sum() for _, w in self.samples])
         return totals / totals.sum()
+
+    @cached_property
+    def asked(self) -> algorithm1.Problem:
+        """The same, as Algorithm 1 sees it."""
+        return algorithm1.Problem.of(self.sites, self.ratios, np.array([self.label]))
 
     def exact(self) -> float:
         """Q_{1-α}."""
@@ -114,7 +119,7 @@ def averages(
     Unlike the method's output it is not cut off at 0 and 1, which the theorems do not do either.
     """
     found = algorithm1.averages(
-        algorithm1.Problem.of(problem.sites, problem.ratios, np.array([problem.label])),
+        problem.asked,
         problem.alpha,
         start=start,
         rounds=max(checkpoints),

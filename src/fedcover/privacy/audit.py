@@ -282,6 +282,7 @@ def audit_paper(
             Site(n, np.full(len(labels), v), labels, n_classes=128)
             for n, v in (("a", 0.0), ("b", score))
         ]
+        # How often which site takes part: the audit's own sample, no privacy noise.
         drawn = int(np.random.default_rng().binomial(runs, 0.5))
         need, kept = {"a": drawn, "b": runs - drawn}, list[Float64]()
         while any(need.values()):
