@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fedcover as fc
-from fedcover.experiments import room
+from fedcover.experiments import records, room
 from fedcover.experiments import theory_run as run
 from fedcover.experiments import theory_weights as weights
 from fedcover.experiments.federations import Simulated
@@ -114,3 +114,14 @@ def test_the_page_has_a_figure_for_each_part(results):
     names = [s.name for s in sections]
     assert len(names) == len(set(names)) == 12
     assert all(name.startswith("theory-") for name in names)
+
+
+def test_one_draw_above_a_bound_is_enough_to_fail_it(results):
+    c = results.columns
+    here = (c["part"] == "smoothing") & (c["repetition"] == 2) & (c["x"] == run.GAMMAS[5])
+    y = c["y"].copy()
+    y[here & (c["curve"] == "measured")] = 1.2 * y[here & (c["curve"] == "Theorem 3.1")]
+    changed = records.Results({**c, "y": y}, results.facts)
+    assert worst(changed, "smoothing", "measured", "Theorem 3.1") < 1  # on average it holds
+    found = {a.figure: a.agrees for a in TheoryStudy().agreement(changed)}
+    assert found["Theorem 3.1"] is False

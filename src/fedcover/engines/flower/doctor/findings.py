@@ -63,10 +63,6 @@ class Findings:
     def bad(self, what: str, says: str, fix: str) -> None:
         self.lines.append(Finding(what, False, says, fix))
 
-    @property
-    def all_good(self) -> bool:
-        return all(line.good for line in self.lines)
-
 
 def readable(path: Path) -> Path:
     """A file that this process may read."""
