@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from fedcover.engines.base import Engine
-from fedcover.methods import DPFedCP, Sketch
-from fedcover.protocols import private
+from fedcover.methods import DPFedCP, Local, Sketch
+from fedcover.privacy.statement import Privacy
 from fedcover.protocols.base import Method, Task
 from fedcover.sketch import plan
 
@@ -35,33 +35,29 @@ def choose_method(task: Task, engine: Engine) -> tuple[Method, str]:
             f"Sketch: one round for {pairs} pairs of target and level, each less than 1e-3 above "
             "the exact quantile"
         )
-    sketch, iterative = _sketch_error(task), _iterative_error(task)
-    chosen: Method = Sketch() if sketch <= iterative * (1.0 if fast else 1.2) else DPFedCP()
-    return chosen, (
-        f"{chosen.label}: predicted noise on the coverage at ε={task.privacy.epsilon:g} for "
-        f"{len(task.targets)} target(s) is {sketch:.3f} with the sketch in one or two rounds, "
-        f"{iterative:.3f} with DP-FedCP in three"
+    return _with_budget(task, task.privacy)
+
+
+def _with_budget(task: Task, privacy: Privacy) -> tuple[Method, str]:
+    """The sketch, or every site alone where that is predicted to be nearer; by public numbers.
+
+    How a target's labels are mixed is not public: the sketch's error is between that of an even mix
+    and that of a single label with an even share of the records.
+    """
+    if task.sizes is None:
+        return Sketch(), "Sketch: one round; numbers of records are not public, nothing to predict"
+    alpha, records, labels = max(task.alphas), sum(task.sizes), task.n_classes
+    layout = Sketch().layout(task)
+    noise = plan.predicted_deviation(privacy, layout, task.noisy, records, None)
+    sample = math.sqrt(alpha * (1 - alpha) / records)
+    even, single = math.hypot(noise, sample), math.sqrt(labels) * math.hypot(noise, sample)
+    own = {name: n for name, n in zip(task.sites, task.sizes, strict=True)}
+    fewest = min(own.get(t.members[0], 0) if t.members else 0 for t in task.targets)
+    alone = math.sqrt(alpha * (1 - alpha) / fewest) if fewest else math.inf
+    said = (
+        f"predicted deviation of the coverage at α={alpha:g} and ε={privacy.epsilon:g}: sketch ± "
+        f"{even:.3f} for an even label mix, up to ± {single:.3f} for a single label"
     )
-
-
-def _sketch_error(task: Task) -> float:
-    """Noise and bins of the sketch; the same for any number of targets and levels."""
-    assert task.privacy is not None
-    records = task.records or plan.RECORDS_UNKNOWN
-    grouped = plan.groups_pay(task.privacy, task.n_classes, len(task.sites), records, None)
-    rows, columns = (plan.MOST_GROUPS, 2) if grouped else (task.n_classes, 1)
-    sigma = plan.row_noise(task.privacy, len(task.sites), None, columns)
-    noise = plan.mixture_noise(sigma, rows, records)
-    return plan.least_error(noise)
-
-
-def _iterative_error(task: Task) -> float:
-    """Noise of DP-FedCP's second histogram, which grows with the number of targets."""
-    assert task.privacy is not None
-    records = task.records or plan.RECORDS_UNKNOWN
-    sigma = private.plan(task, task.privacy, public_counts=False).histogram_sigmas[1]
-    shared = task.privacy.view == "secure-sum"
-    sites = len(task.sites) / max(1, len(task.sites) - 1) if shared else len(task.sites)
-    heaviest = 2 * math.sqrt(task.n_classes)  # ŵ of the heaviest record, typically
-    noise = sigma / private.WEIGHT_SCALE * heaviest * math.sqrt(sites) / records
-    return plan.least_error(noise)
+    if alone < even:
+        return Local(), f"Local: {said}; the smallest target alone ± {alone:.3f}"
+    return Sketch(), f"Sketch: {said}"

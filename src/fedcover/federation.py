@@ -18,7 +18,7 @@ from fedcover.engines.inprocess import InProcess
 from fedcover.errors import FedcoverError
 from fedcover.methods import DPFedCP, Sketch
 from fedcover.privacy.statement import Privacy
-from fedcover.protocols.base import Method, Target, Task
+from fedcover.protocols.base import Method, Target, Task, checked_certify, under_budget
 from fedcover.site import Site, checked_federation, checked_name
 from fedcover.sketch.promises import composed
 from fedcover.sketch.result import SketchResult
@@ -34,6 +34,7 @@ def calibrate(
     privacy: Privacy | None = None,
     engine: Engine | None = None,
     seed: int | None = None,
+    certify: float | None = None,
 ) -> dict[str, Calibration]:
     """Calibrate prediction sets for the label distribution of every target.
 
@@ -56,6 +57,9 @@ def calibrate(
         What carries the messages; default in-process.
     seed
         Seed of the subsampling and of the choice of participants.
+    certify
+        Probability, such as .95, with which the coverage at each target is to be at least 1-α; for
+        Sketch(), which is then the default, and Local().
 
     Returns
     -------
@@ -70,7 +74,10 @@ def calibrate(
     why = ""
     if isinstance(method, str):
         method, why = choose_method(task, engine)
-    method = DPFedCP() if method is None else method
+    if method is None:
+        method = DPFedCP() if certify is None else Sketch()
+    method = under_budget(method, privacy)
+    task = replace(task, certify=checked_certify(certify, method))
     statement = method.statement(task)  # refuses what cannot be promised, before anything is sent
     published, traffic = engine.run(method, task, sites)
     by_name = {s.name: s for s in sites}

@@ -12,20 +12,20 @@ import fedcover as fc
 from fedcover import checks
 from fedcover.cli.common import err, out
 
-METHODS = ("dp-fedcp", "paper")
+METHODS = ("sketch", "dp-fedcp", "paper")
 
 
 def audit(
-    method: Annotated[str, typer.Argument(help="dp-fedcp, or paper for Algorithm 1 as published.")],
+    method: Annotated[str, typer.Argument(help="sketch (dp-fedcp with a budget is the same), or paper for Algorithm 1 as published.")],
     epsilon: Annotated[
         float | None,
         typer.Option(help="ε the method runs with; default 1, and 0.9 for the paper."),
     ] = None,
     delta: Annotated[float, typer.Option(help="δ of the claim.")] = 1e-5,
     relation: Annotated[
-        str, typer.Option(help="For dp-fedcp: neighbours by replace or add-remove.")
+        str, typer.Option(help="For the sketch: neighbours by replace or add-remove.")
     ] = "replace",
-    view: Annotated[str, typer.Option(help="For dp-fedcp: server or secure-sum.")] = "server",
+    view: Annotated[str, typer.Option(help="For the sketch: server or secure-sum.")] = "server",
     claim: Annotated[
         float | None, typer.Option(help="Another ε to test; default what the method claims.")
     ] = None,
@@ -71,7 +71,7 @@ def audit(
                 claim=claim, confidence=confidence, seed=seed, progress=done,
             )  # fmt: skip
         else:
-            found = audits.audit_dp_fedcp(
+            found = audits.audit_sketch(
                 wanted, count, claim=claim, confidence=confidence, seed=seed, progress=done
             )
     out.print(Text(f"{found.method}. The accountant says ε = {found.accounted:.4g}."))

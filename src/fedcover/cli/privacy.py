@@ -100,15 +100,11 @@ def privacy(
 
 
 def _private(epsilon: float, delta: float, targets: int, n_sites: int) -> None:
-    """What private DP-FedCP releases for a budget, under every relation and view."""
-    from fedcover.protocols.base import Target, Task
-    from fedcover.protocols.private import COUNT_SCALE, WEIGHT_SCALE
+    """What the private sketch releases for a budget, under every relation and view."""
+    from fedcover.protocols.base import Task
 
     names = tuple(f"site {i}" for i in range(n_sites))
-    wanted = tuple(Target(f"target {t}", names[:1]) for t in range(targets))
-    shown = Table(
-        title=Text(f"Private DP-FedCP, ε = {epsilon:g}, δ = {delta:g}, {targets} target(s)")
-    )
+    shown = Table(title=Text(f"Private sketch, ε = {epsilon:g}, δ = {delta:g}, any targets and α"))
     for heading in ("relation", "view", "released", "σ/Δ", "σ of the sum", "ε alone"):
         number_column = heading in ("σ/Δ", "σ of the sum", "ε alone")
         shown.add_column(
@@ -118,21 +114,20 @@ def _private(epsilon: float, delta: float, targets: int, n_sites: int) -> None:
     for relation in RELATIONS:
         for view in VIEWS:
             asked = fc.Privacy(epsilon, delta, relation=relation, view=view)
-            task = Task(names, 10, (0.1,), wanted, privacy=asked)
-            stated = fc.methods.DPFedCP().statement(task)
+            stated = fc.methods.Sketch().statement(Task(names, 10, (0.1,), privacy=asked))
             assert stated is not None  # the task asks for privacy
             for event in stated.events:
                 if not isinstance(event, GaussianRelease):
                     continue
-                counts = event.what == "label counts"
-                shares = view == "secure-sum" and not counts  # sites then add a part each
-                spread = event.sigma / (COUNT_SCALE if counts else WEIGHT_SCALE)
+                # In records that one unit moves; in a secure sum all but one share are unknown.
+                spread = event.noise_multiplier * (2**0.5 if relation == "replace" else 1)
+                known = n_sites / max(1, n_sites - 1) if view == "secure-sum" else n_sites
                 shown.add_row(
                     relation,
                     view,
                     event.what,
                     f"{event.noise_multiplier:.3f}",
-                    f"{spread * (1 if shares else math.sqrt(n_sites)):.1f}",
+                    f"{spread * math.sqrt(known):.1f}",
                     number(accounting.epsilon([event], delta)),
                 )
             together = number(accounting.epsilon(stated.events, delta))
@@ -142,9 +137,9 @@ def _private(epsilon: float, delta: float, targets: int, n_sites: int) -> None:
     out.print(shown)
     out.print(
         Text(
-            f"σ of the sum: noise on a total over {n_sites} sites, in records (in records of the "
-            "largest weight for histograms). ε composes: the parts do not add up to the whole. "
-            "The unit is one record. All α and labels share the same releases."
+            f"σ of the sum: noise of a number summed over {n_sites} sites, in records (in what one "
+            "record adds to a row for the table). ε composes: the parts do not add up to the "
+            "whole. The unit is one record. All targets, α and labels share the same releases."
         )
     )
     if public:

@@ -24,10 +24,12 @@ from fedcover.checks import Seed
 from fedcover.privacy import accounting
 from fedcover.privacy.statement import Privacy
 from fedcover.privacy.views import AlgorithmOne
-from fedcover.protocols import private
 from fedcover.protocols.base import Message, Method, Published, Round, SecureSum, Target, Task
 from fedcover.protocols.dp_fedcp import DPFedCP
+from fedcover.protocols.sketch import Sketch
 from fedcover.site import Site
+from fedcover.sketch.factor import coefficients
+from fedcover.sketch.table import SketchTable
 
 Float64 = NDArray[np.float64]
 Progress = Callable[[int], None]
@@ -152,7 +154,7 @@ def _summed(replies: list[Message]) -> Message:
     return Message(replies[0].kind, {k: np.sum([r.arrays[k] for r in replies], 0) for k in keys})
 
 
-def audit_dp_fedcp(
+def audit_sketch(
     privacy: Privacy,
     runs: int = 1_000_000,
     *,
@@ -161,11 +163,11 @@ def audit_dp_fedcp(
     seed: Seed = None,
     progress: Progress | None = None,
 ) -> Audit:
-    """Audit private DP-FedCP at the level of records.
+    """Audit the private sketch, which private DP-FedCP is as well, at the level of records.
 
-    The data sets differ in one record, which has another label and lies in another bin (or is
-    missing in one of them, for add-remove), at the largest weight a query may carry. What a site
-    is asked, noise included, comes from the server half; only the cells are made many.
+    The data sets differ in one record, which has another label (or is missing in one of them, for
+    add-remove). Run j owns the labels 2j and 2j+1. Two score bins stand for all: a record in the
+    top one moves every number of its row, and the noise is made for just that.
 
     Parameters
     ----------
@@ -180,26 +182,25 @@ def audit_dp_fedcp(
     progress
         Called with the number of runs done since the last call, `2 runs` in all.
     """
-    method, names = DPFedCP(), ("a",) if privacy.view == "server" else ("a", "b")
-    task = Task(names, 3, (0.1,), (Target("a", ("a",)),), privacy=privacy)
-    stated = method.statement(task)
+    method, names = Sketch(bins=(0, 0.5, 1)), ("a",) if privacy.view == "server" else ("a", "b")
+    stated = method.statement(Task(names, 3, (0.1,), privacy=privacy))
     assert stated is not None  # the task asks for privacy
-    asked = drive(method, task, neighbours(names, 1, privacy.relation)[0])[1]
     values, leak = (list[Float64](), list[Float64]()), False
     for start in range(0, checks.whole(runs, "runs", 8), BATCH):
         count = min(BATCH, runs - start)
+        task = Task(names, 2 * count + 1, (0.1,), privacy=privacy)
         plain = []
         for world, sites in enumerate(neighbours(names, count, privacy.relation)):
-            seen = [_seen(method, question, sites, count) for question in asked]
-            values[world].append(statistic(asked, seen, privacy.relation))
-            plain.append([dict(reply.numbers) for reply in seen])
+            seen, asked = drive(method, task, sites)
+            values[world].append(statistic(seen, asked, privacy.relation))
+            plain.append(_without_noise(asked, sites, method))
         leak |= plain[0] != plain[1]  # something travels that differs, without noise
         if progress:
             progress(2 * count)
     first, second = (np.concatenate(v) for v in values)
     lower = lower_bound(first, second, privacy.delta, confidence, seed)
     claim = stated.epsilon if claim is None else checks.real(claim, "claim", 0, math.inf)
-    what = f"DP-FedCP at ε = {privacy.epsilon:g}, one record, {privacy.relation}, {privacy.view}"
+    what = f"The sketch at ε = {privacy.epsilon:g}, one record, {privacy.relation}, {privacy.view}"
     found = math.inf if leak else lower
     return Audit(what, claim, privacy.delta, found, confidence, stated.epsilon, runs)
 
@@ -207,41 +208,31 @@ def audit_dp_fedcp(
 def neighbours(names: tuple[str, ...], count: int, relation: str) -> tuple[list[Site], list[Site]]:
     """Two federations of `count` runs side by side; only the first site differs.
 
-    Run j owns the labels and bins 2j and 2j+1: its record is in the one in the first federation
-    and in the other, or nowhere, in the second. One more record keeps every site from being empty.
+    One more record, of a label of its own, keeps every site from being empty.
     """
-    cells = 2 * count + 1
-    places = np.arange(0, cells, 2), np.append(np.arange(1, cells, 2), cells - 1)
+    labels = 2 * count + 1
+    places = np.arange(0, labels, 2), np.append(np.arange(1, labels, 2), labels - 1)
     if relation == "add-remove":
-        places = places[0], np.array([cells - 1])
-    others = [Site(n, [1.0], [cells - 1], n_classes=cells) for n in names[1:]]
-    first, second = (Site(names[0], (p + 0.5) / cells, p, n_classes=cells) for p in places)
+        places = places[0], np.array([labels - 1])
+    others = [Site(n, [1.0], [labels - 1], n_classes=labels) for n in names[1:]]
+    first, second = (Site(names[0], np.ones(len(p)), p, n_classes=labels) for p in places)
     return [first, *others], [second, *others]
 
 
-def _seen(method: Method, asked: Asked, sites: list[Site], count: int) -> Message:
-    """What is seen of the first site, its reply or the sum: the same query, with more cells."""
-    query, cells = _queries(asked)["a"], 2 * count + 1
-    weights, cuts = np.full((1, cells), private.WEIGHT_SCALE), np.arange(1, cells) / cells
-    arrays = {"weights": weights, "cuts": cuts, "ends": np.array([0, cells - 1])}
-    wide = Message(query.kind, arrays if query.arrays else {}, query.numbers)
-    if isinstance(asked, SecureSum):
-        return _summed([method.answer(wide, site) for site in sites])
-    return method.answer(wide, sites[0])
+def _without_noise(asked: list[Asked], sites: list[Site], method: Method) -> list[dict[str, Any]]:
+    """The plain numbers of the first site's replies."""
+    return [dict(method.answer(_queries(q)["a"], sites[0]).numbers) for q in asked]
 
 
-def statistic(asked: list[Asked], seen: list[Message], relation: str) -> Float64:
-    """The log-likelihood ratio of every run, up to a constant: changed cells over σ²."""
-    total: Float64 = np.zeros(1)
-    for question, reply in zip(asked, seen, strict=True):
-        parts = len(question.queries) if isinstance(question, SecureSum) else 1
-        variance = float(_queries(question)["a"].numbers["sigma"]) ** 2 * parts
-        counts = reply.arrays.get("counts")
-        unit = private.WEIGHT_SCALE if counts is None else private.COUNT_SCALE
-        cells = (reply.arrays["bins"] if counts is None else counts)[:-1].reshape(-1, 2)
-        change = cells[:, 0] - (cells[:, 1] if relation == "replace" else 0)
-        total = total + change * (unit / variance)
-    return total
+def statistic(seen: SketchTable, asked: list[Asked], relation: str) -> Float64:
+    """The log-likelihood ratio of every run, up to a constant: changed numbers over σ²."""
+    numbers = _queries(asked[0])["a"].numbers
+    parts = len(seen.sites)
+    column = coefficients(seen.layout.bins).astype(np.float64)
+    table = seen.table @ column / (float(numbers["table_sigma"]) ** 2 * parts)
+    labels = seen.labels / (float(numbers["label_sigma"]) ** 2 * parts)
+    total = ((table + labels) * seen.scale)[:-1].reshape(-1, 2)
+    return total[:, 0] - (total[:, 1] if relation == "replace" else 0)
 
 
 def audit_paper(
@@ -265,7 +256,7 @@ def audit_paper(
     epsilon, delta
         What the noise is chosen for by the paper's formula.
     runs, claim, confidence, seed, progress
-        As in `audit_dp_fedcp`; the claim is `epsilon` unless given.
+        As in `audit_sketch`; the claim is `epsilon` unless given.
     """
     from fedcover.bounds import theorem_4_4_paper_noise
 

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcover import checks
 from fedcover.checks import MOST_RECORDS
 from fedcover.errors import FedcoverError
 from fedcover.labelshift.ratios import likelihood_ratio
@@ -67,6 +68,7 @@ class Task:
     seed : of subsampling and of the choice of participants; privacy : the budget of the run.
     sizes : numbers of calibration records, in the order of the sites, where they are public.
     fewest : the fewest sites that may be left in a secure sum; all of them unless said.
+    certify : probability with which the coverage is to be at least 1-α; None for no certificate.
     """
 
     sites: tuple[str, ...]
@@ -78,6 +80,7 @@ class Task:
     score: Score | None = None
     sizes: tuple[int, ...] | None = None
     fewest: int | None = None
+    certify: float | None = None
 
     @property
     def records(self) -> int | None:
@@ -118,16 +121,19 @@ class Fit:
         What the method itself warns of.
     """
 
-    thresholds: Float64
     ratios: Float64
     records: NDArray[Any]
     total: float
     available: int
     unseen: Float64
+    thresholds: Any = None
+    positions: Any = None
     counted: int | None = None
     blurred: float = 0.0
     error: str = ""
     alarms: tuple[str, ...] = ()
+    coverage_error: Float64 | None = None
+    certificate: Any = None
 
 
 Published = Any
@@ -191,7 +197,7 @@ class AtServer:
         if task.privacy is not None:
             raise FedcoverError(
                 f"privacy with method {getattr(self, 'label', type(self).__name__)}",
-                allowed="privacy with DPFedCP(), or with Local(), where nothing leaves a site",
+                allowed="privacy with Sketch(), DPFedCP(), or Local(), where nothing leaves a site",
                 fix="Change the method, or leave privacy out",
             )
         return None
@@ -201,6 +207,34 @@ class AtServer:
 
     def conclude(self, task: Task, published: Published, target: Target, site: Site | None) -> Fit:
         return published[target.name]
+
+
+def under_budget(method: Method, privacy: Privacy | None) -> Method:
+    """What runs when a method is asked for with a privacy budget: itself, unless it says more."""
+    if privacy is None or not hasattr(method, "with_budget"):
+        return method
+    private: Method = method.with_budget()
+    return private
+
+
+def checked_certify(certify: float | None, method: Method) -> float | None:
+    """A probability for a method that can promise it."""
+    if certify is None:
+        return None
+    checks.real(certify, "certify", 0, 1, open_low=True)
+    if certify >= 1:
+        raise FedcoverError(
+            f"certify is {certify:g}",
+            allowed="a probability between 0 and 1",
+            fix="certify=0.95, for example",
+        )
+    if not getattr(method, "certifies", False):
+        raise FedcoverError(
+            f"certify with method {method.label}",
+            allowed="Sketch(), with or without privacy, and Local()",
+            fix="Leave method out, or write method=fedcover.methods.Sketch()",
+        )
+    return certify
 
 
 def estimated_guarantee(subsample: bool) -> str:

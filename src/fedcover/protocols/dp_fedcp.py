@@ -10,7 +10,7 @@ quantile then follows in one of two ways:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import InitVar, dataclass, fields
 from typing import ClassVar, Self
 
 import numpy as np
@@ -19,9 +19,7 @@ from fedcover import checks
 from fedcover.errors import FedcoverError
 from fedcover.labelshift.ratios import subsample_sizes
 from fedcover.privacy import noise
-from fedcover.privacy.events import Event
-from fedcover.privacy.statement import Privacy, PrivacyStatement
-from fedcover.protocols import averaging, private, search
+from fedcover.protocols import averaging, search
 from fedcover.protocols.base import (
     AtServer,
     Float64,
@@ -35,7 +33,9 @@ from fedcover.protocols.base import (
     target_ratios,
     weighted_fit,
 )
+from fedcover.protocols.sketch import Sketch
 from fedcover.site import Site
+from fedcover.sketch.gone import refuse_gone
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,6 @@ class DPFedCP(AtServer):
         below at 1 (Algorithm 2).
     solver
         "search", "averaging" (Algorithm 1), or "auto" as described above.
-    public_counts
-        With `privacy`: take the sites' label counts as public. They then travel without noise, the
-        whole budget goes to the scores, and the statement says so.
-    mode
-        With `privacy`: "balanced" aims at 1-α on average over the noise, "guaranteed" raises the
-        level by one standard deviation of the noise, so that noise costs set size, not coverage.
     """
 
     rounds: int = 200
@@ -101,8 +95,8 @@ class DPFedCP(AtServer):
     gradient_noise: float = 0.0
     count_noise: float = 0.0
     solver: str = "auto"
-    public_counts: bool = False
-    mode: str = "balanced"
+    mode: InitVar[object] = None
+    public_counts: InitVar[object] = None
 
     label: ClassVar[str] = "DP-FedCP"
     shares_scores: ClassVar[bool] = False
@@ -116,7 +110,8 @@ class DPFedCP(AtServer):
         "gradient_noise",
     )
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, mode: object, public_counts: object) -> None:
+        refuse_gone(mode=mode, public_counts=public_counts)
         checked = {
             "rounds": checks.whole(self.rounds, "rounds", 1),
             "local_steps": checks.whole(self.local_steps, "local_steps", 1),
@@ -129,8 +124,6 @@ class DPFedCP(AtServer):
             "gradient_noise": checks.real(self.gradient_noise, "gradient_noise", 0, 1e100),
             "count_noise": checks.real(self.count_noise, "count_noise", 0, 1e12),
             "solver": checks.choice(self.solver, "solver", ["auto", "search", "averaging"]),
-            "public_counts": checks.flag(self.public_counts, "public_counts"),
-            "mode": checks.choice(self.mode, "mode", list(private.EFFECT)),
         }
         if self.start is not None:
             checked["start"] = checks.real(self.start, "start", 0, 1)
@@ -213,21 +206,18 @@ class DPFedCP(AtServer):
             "targets, which show their label mixes"
         )
 
-    def statement(self, task: Task) -> PrivacyStatement | None:
-        if task.privacy is None:
-            return None
-        if self.solver == "averaging" or self.count_noise or self.subsample:
+    def with_budget(self) -> Sketch:
+        """What runs under a privacy budget: the sketch, which is DP-FedCP's weighted curve for all
+        targets at once. Asking for each target's own histogram cost more noise at equal ε.
+        """
+        special = self.solver == "averaging" or self.count_noise or self.subsample
+        if special:
             raise FedcoverError(
                 "privacy together with options of Algorithm 1, count_noise or subsample",
-                allowed="privacy with DPFedCP() and its mode",
+                allowed="privacy with DPFedCP() or Sketch()",
                 fix="The noise follows from privacy; drop the other options",
             )
-        return private.statement(task, task.privacy, self.mode, self.public_counts)
-
-    def charges(self, query: Message, privacy: Privacy, n_sites: int) -> tuple[Event, ...]:
-        if query.kind.startswith("private-"):
-            return private.charges(query, privacy, n_sites)
-        return super().charges(query, privacy, n_sites)
+        return Sketch()
 
     def server(self, task: Task) -> ServerHalf:
         if self.sites_per_round is not None and self.sites_per_round > len(task.sites):
@@ -236,8 +226,6 @@ class DPFedCP(AtServer):
                 allowed=f"a whole number from 1 to {len(task.sites)}",
                 fix="Ask for fewer sites per round",
             )
-        if task.privacy is not None:
-            return (yield from private.fits(task, task.privacy, self.mode, self.public_counts))
         rng = checks.generator(task.seed, "dp-fedcp")
         query = Message("counts", numbers={"count_noise": self.count_noise})
         counts = read_counts(task, (yield ask_all(task, query)))
@@ -287,13 +275,9 @@ class DPFedCP(AtServer):
                 return averaging.answer_totals(query, site)
             case "steps":
                 return averaging.answer_steps(query, site)
-            case "private-counts":
-                return private.answer_counts(query, site)
-            case "private-histogram":
-                return private.answer_histogram(query, site)
         raise FedcoverError(
             f"query {query.kind!r} is unknown",
-            allowed="counts, mass, totals, steps, private-counts, private-histogram",
+            allowed="counts, mass, totals, steps",
             fix="Server and site run different versions of fedcover",
         )
 

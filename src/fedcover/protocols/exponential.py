@@ -34,7 +34,8 @@ from fedcover.privacy.statement import PrivacyStatement
 from fedcover.protocols.base import Float64, Published, ServerHalf, Task
 from fedcover.protocols.pooled import _ByPooling, _Pool
 from fedcover.protocols.quantile_average import common_fit, refuse_distributions
-from fedcover.sketch.bins import MOST_BINS, even_edges, warp_for
+from fedcover.position import scores_at
+from fedcover.sketch.grid import FEWEST_BINS, MOST_BINS, standard_cuts
 
 BITS = 20
 """b is a multiple of 2^-BITS."""
@@ -59,7 +60,7 @@ class ExponentialMechanism(_ByPooling):
     epsilon
         ε of all thresholds of a run together; several α share it evenly.
     bins
-        B, how many thresholds there are to choose from: even in a transform that suits the score.
+        B, how many thresholds there are to choose from: the edges of the sketch's standard bins.
     """
 
     epsilon: float = 1.0
@@ -73,7 +74,7 @@ class ExponentialMechanism(_ByPooling):
 
     def __post_init__(self) -> None:
         checks.real(self.epsilon, "epsilon", LEAST_EPSILON, 1000)
-        checks.whole(self.bins, "bins", 2, MOST_BINS)
+        checks.whole(self.bins, "bins", FEWEST_BINS, MOST_BINS)
 
     @property
     def reveals(self) -> str:  # type: ignore[override]
@@ -100,7 +101,7 @@ class ExponentialMechanism(_ByPooling):
 
     def fit(self, task: Task, pool: _Pool) -> Published:
         base, n = self._base(task), len(pool.scores)
-        edges = even_edges(self.bins, warp_for(task.score, task.n_classes))[1:]
+        edges = np.append(scores_at(np.array(standard_cuts(self.bins))), 1.0)
         upto = counts_upto(pool.scores, edges)
         thresholds, alarms = np.ones(len(task.alphas)), []
         for a, alpha in enumerate(task.alphas):

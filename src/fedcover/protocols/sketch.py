@@ -1,19 +1,17 @@
 """The one-round method: every site sends one noisy integer table, and its label mix stays home.
 
 Under label shift the table H[label, score bin], summed over the sites, is enough for every target,
-every α and every query label (`fedcover.sketch.mixture`). A site sends two arrays of whole numbers:
+every α and every query label (`fedcover.sketch.curve`). A site sends arrays of whole numbers:
 
-- the table: the counts of each row of labels, through a design D (`fedcover.sketch.design`);
-- label totals, measured separately: dividing by sums of noisy bins would double the noise.
-
-Groups of labels can be learned from the label totals; that takes one round before the table.
+- the table: counts of score bins by label, factorised where noise is added (`sketch.factor`);
+- label totals, measured separately: dividing by sums of noisy bins would double the noise;
+- if asked for, how often the model predicted which label for which (`sketch.mix`).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Generator, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import InitVar, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,13 +35,21 @@ from fedcover.protocols.base import (
 )
 from fedcover.site import Site
 from fedcover.sketch import plan, reply
-from fedcover.sketch.bins import MOST_BINS, checked_edges, checked_warp, even_edges, warp_for
-from fedcover.sketch.design import DESIGNS, best_design
-from fedcover.sketch.groups import learned_groups, numbered
-from fedcover.sketch.personal import fit_of, known_of
+from fedcover.sketch.gone import refuse_gone
+from fedcover.sketch.grid import (
+    EXACT_BINS,
+    FEWEST_BINS,
+    MOST_BINS,
+    MOST_CELLS,
+    NOISY_BINS,
+    checked_cuts,
+    standard_cuts,
+)
+from fedcover.sketch.groups import numbered
+from fedcover.sketch.mix import LabelMix
+from fedcover.sketch.personal import Personal
+from fedcover.sketch.query import MOST_CONFUSED
 from fedcover.sketch.table import Layout, SketchTable
-
-MODES = ("balanced", "guaranteed")
 
 
 @dataclass(frozen=True)
@@ -53,35 +59,29 @@ class Sketch:
     Parameters
     ----------
     bins
-        Number of score bins, or their edges from 0 to 1. None: by predicted error with privacy,
-        1024 without.
-    warp
-        Transform in which bins are even: "even", "upper" (finer near 1, to a distance of 1e-6),
-        "lower" (finer near 0, to 1e-2), or with another distance as in "lower:0.001"; "auto" for
-        what suits the score.
+        Number of score bins, or their edges from 0 to 1. None: 1520 with privacy, 4096 without,
+        which resolve both ends and the middle of every score.
     groups
-        Rows that labels share: None for a row per label, a list with the group of every label (a
-        superclass name or number), "learned" for groups of labels of like difficulty, found from
-        noisy label totals in a round of their own, "auto" for "learned" where rows of single
-        labels would drown in noise.
-    mode
-        With privacy: "balanced" has the noise move the coverage up and down around 1-α,
-        "guaranteed" raises thresholds by a standard deviation, to a bin's edge.
+        Rows that labels share: a list with the group of every label (a superclass name or number);
+        None for a row per label.
     most_per_site
         Most records that one site puts in; needed where whole sites are protected.
-    design
-        What is measured of a row: "flat", "tree", "root", or "auto" by predicted error.
+    confusion
+        Whether sites also send how often the model predicted which label for which, for targets
+        without labels; with privacy a fifth of the budget goes there. Up to 100 labels.
     """
 
     bins: int | Sequence[float] | None = None
-    warp: str = "auto"
-    groups: str | Sequence[Hashable] | None = "auto"
-    mode: str = "balanced"
+    groups: Sequence[Hashable] | None = None
     most_per_site: int | None = None
-    design: str = "auto"
+    confusion: bool = False
+    mode: InitVar[object] = None
+    warp: InitVar[object] = None
+    design: InitVar[object] = None
 
     label: ClassVar[str] = "Sketch"
     shares_scores: ClassVar[bool] = False
+    certifies: ClassVar[bool] = True
     guarantee: ClassVar[str] = (
         "1-α up to the errors stated, if records of one label look alike at all sites"
     )
@@ -89,115 +89,80 @@ class Sketch:
         "one table per site: how many of its records have each label and a score in each bin; its "
         "label distribution as a target stays home"
     )
-    most_rounds: ClassVar[int] = 2
+    most_rounds: ClassVar[int] = 1
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, mode: object, warp: object, design: object) -> None:
+        refuse_gone(mode=mode, warp=warp, design=design)
         if isinstance(self.bins, (int, np.integer)) and not isinstance(self.bins, bool):
-            object.__setattr__(self, "bins", checks.whole(self.bins, "bins", 2, MOST_BINS))
+            bins = checks.whole(self.bins, "bins", FEWEST_BINS, MOST_BINS)
+            object.__setattr__(self, "bins", bins)
         elif self.bins is not None:
-            object.__setattr__(self, "bins", checked_edges(self.bins))
-        if not isinstance(self.warp, str) or self.warp != "auto":
-            checked_warp(self.warp)
-        checks.choice(self.mode, "mode", MODES)
-        checks.choice(self.design, "design", ("auto", *DESIGNS))
-        if isinstance(self.groups, str):
-            checks.choice(self.groups, "groups", ("auto", "learned"))
-        elif self.groups is not None:
+            checked_cuts(self.bins)
+            object.__setattr__(self, "bins", tuple(float(b) for b in self.bins))
+        if self.groups is not None:
             object.__setattr__(self, "groups", numbered(self.groups))
         if self.most_per_site is not None:
             most = checks.whole(self.most_per_site, "most_per_site", 1)
             object.__setattr__(self, "most_per_site", most)
+        checks.flag(self.confusion, "confusion")
 
     def server(self, task: Task) -> Generator[Round | SecureSum, Round, SketchTable]:
-        layout, learn = self._layout(task)
-        noise_ = plan.noise_for(task.privacy, layout, task.noisy, self.most_per_site)
-        labels = None
-        if learn:
-            labels = yield from self._ask(task, layout, noise_, table=False, labels=True)
-            sd = math.sqrt(noise_.label_variance * len(labels["present"]))
-            rows = learned_groups(labels["labels"] / noise_.scale, sd, task.records, layout.rows)
-            layout = replace(layout, groups=rows, learned=True)
-        got = yield from self._ask(task, layout, noise_, table=True, labels=not learn)
-        labels = labels or got
-        present = got["present"].tolist()
-        noisy = task.privacy is not None
+        layout = self.layout(task)
+        noise = plan.noise_for(task.privacy, layout, task.noisy, self.most_per_site, self.confusion)
+        got = yield from self._ask(task, layout, noise)
+        present = got.pop("present").tolist()
         return SketchTable(
             layout=layout,
-            table=got["table"],
-            labels=labels["labels"],
-            scale=noise_.scale,
-            table_noise=(noise_.table_variance * len(present),) if noisy else (),
-            label_noise=(noise_.label_variance * len(labels["present"]),) if noisy else (),
+            **got,
+            scale=noise.scale,
+            table_noise=noise.variance(noise.table_sigma, len(present)),
+            label_noise=noise.variance(noise.label_sigma, len(present)),
+            confusion_noise=noise.variance(noise.confusion_sigma, len(present)),
             records=sum(self._size(task, i) for i in present) if task.sizes else None,
             sites=tuple(sorted(task.sites[i] for i in present)),
         )
 
-    def _layout(self, task: Task) -> tuple[Layout, bool]:
-        """The layout, and whether its groups are placeholders that are still to be learned."""
-        rows, learn = self._rows(task)
-        warp = warp_for(task.score, task.n_classes) if self.warp == "auto" else self.warp
-        if isinstance(self.bins, tuple):
-            edges, warp = self.bins, "even" if self.warp == "auto" else self.warp
-        elif isinstance(self.bins, int):
-            edges = tuple(even_edges(self.bins, warp).tolist())
-        elif task.privacy is None:
-            warp, edges = "even", plan.exact_edges(task.n_classes)
-        else:
-            stops = (task.alphas or (0.1,)) if self.mode == "guaranteed" else ()
-            count, columns = (task.n_classes, 1) if rows is None else (max(rows) + 1, 2)
-            sigma = plan.row_noise(task.privacy, len(task.sites), self.most_per_site, columns)
-            noise = plan.mixture_noise(sigma, count, task.records or plan.RECORDS_UNKNOWN)
-            edges = plan.noisy_edges(noise, warp, stops)
-        design = self.design
-        if design == "auto":
-            design = "flat" if task.privacy is None else best_design(len(edges) - 1)
-        return Layout(task.n_classes, edges, warp, design, rows), learn
-
-    def _rows(self, task: Task) -> tuple[tuple[int, ...] | None, bool]:
-        """The row of every label, and whether that is still to be learned."""
-        if isinstance(self.groups, tuple):
+    def layout(self, task: Task) -> Layout:
+        """Bins and rows of the table, from what is public."""
+        rows = task.n_classes
+        if self.groups is not None:
             if len(self.groups) != task.n_classes:
                 raise FedcoverError(
                     f"groups has {len(self.groups)} entries",
                     allowed=f"one group per class: {task.n_classes}",
                     fix="Give the group of every class in order",
                 )
-            return self.groups, False
-        learn = self.groups == "learned"
-        if learn and task.privacy is None:
-            raise FedcoverError(
-                "groups are to be learned, without privacy",
-                allowed="groups='learned' with a privacy budget",
-                fix="Leave groups out: without noise every label has its own row",
-            )
-        if self.groups == "auto" and task.privacy is not None:
-            records = task.records or plan.RECORDS_UNKNOWN
-            known = (task.n_classes, len(task.sites), records, self.most_per_site)
-            learn = plan.groups_pay(task.privacy, *known)
-        most = min(plan.MOST_GROUPS, task.n_classes)
-        return (tuple(y % most for y in range(task.n_classes)) if learn else None), learn
+            rows = len(set(self.groups))
+        if isinstance(self.bins, tuple):
+            cuts = checked_cuts(self.bins)
+        else:
+            usual = EXACT_BINS if task.privacy is None else NOISY_BINS
+            most = max(FEWEST_BINS, MOST_CELLS // rows)
+            cuts = standard_cuts(self.bins or min(usual, most))
+        groups = None if self.groups is None else numbered(self.groups)
+        return Layout(task.n_classes, cuts, task.privacy is not None, groups)
 
     def _ask(
-        self, task: Task, layout: Layout, noise_: plan.Noise, table: bool, labels: bool
+        self, task: Task, layout: Layout, noise: plan.Noise
     ) -> Generator[Round | SecureSum, Round, dict[str, NDArray[np.int64]]]:
         """The summed arrays of one query to every site, and which sites are in them."""
-        arrays = {"cuts": layout.edge_array[1:-1], "rows": layout.row_of}
+        arrays = {"cuts": layout.cut_array, "rows": layout.row_of}
         numbers: dict[str, int | float] = {
-            "table": int(table),
-            "labels": layout.label_columns if labels else 0,
-            "cut": layout.label_cut,
-            "design": DESIGNS.index(layout.design),
-            "scale": noise_.scale,
-            "table_sigma": noise_.table_sigma,
-            "label_sigma": noise_.label_sigma,
+            "factored": int(layout.factored),
+            "scale": noise.scale,
+            "table_sigma": noise.table_sigma,
+            "label_sigma": noise.label_sigma,
+            "confusion": int(self.confusion),
+            "confusion_sigma": noise.confusion_sigma,
             "most": self.most_per_site or 0,
         }
         asked = ask_all(task, Message("sketch", arrays, numbers))
-        shapes = {}
-        if table:
-            shapes["table"] = (layout.rows, layout.measured)
-        if labels:
-            shapes["labels"] = (layout.n_classes, layout.label_columns)
+        shapes: dict[str, tuple[int, ...]] = {
+            "table": (layout.rows, layout.bins),
+            "labels": (layout.n_classes,),
+        }
+        if self.confusion:
+            shapes["confusion"] = (layout.n_classes, layout.n_classes)
         if task.privacy is not None and task.privacy.view == "secure-sum":
             replies = yield SecureSum(asked, shapes)
             present = replies["sum"].arrays["present"]
@@ -205,7 +170,7 @@ class Sketch:
             return {**sums, "present": present}
         replies = yield asked
         sums = {key: np.zeros(shape, dtype=np.int64) for key, shape in shapes.items()}
-        exact = task.privacy is None and layout.design == "flat"
+        exact = task.privacy is None
         for i, name in enumerate(task.sites):
             parts = {
                 key: _part(replies, name, key, shape, exact, len(task.sites))
@@ -229,7 +194,13 @@ class Sketch:
         return reply.charges(query, privacy, n_sites)
 
     def statement(self, task: Task) -> PrivacyStatement | None:
-        layout, _ = self._layout(task)
+        layout = self.layout(task)
+        if self.confusion and task.n_classes > MOST_CONFUSED:
+            raise FedcoverError(
+                f"confusion=True with {task.n_classes} labels",
+                allowed=f"a confusion matrix of at most {MOST_CONFUSED} labels",
+                fix="Leave confusion out: the label mix is then estimated from the probabilities",
+            )
         for target in task.targets:
             if target.distribution is None and len(target.members) != 1:
                 raise FedcoverError(
@@ -239,7 +210,9 @@ class Sketch:
                 )
         if task.privacy is None:
             return None
-        events = plan.noise_for(task.privacy, layout, task.noisy, self.most_per_site).events
+        given = (task.privacy, layout, task.noisy)
+        plan.refuse_hopeless(*given, self._records(task), self.most_per_site, task.alphas)
+        events = plan.noise_for(*given, self.most_per_site, self.confusion).events
         public: tuple[str, ...] = ()
         if task.sizes is not None:
             public = ("the number of records of each site",)
@@ -247,29 +220,25 @@ class Sketch:
             **{**vars(task.privacy), "epsilon": accounting.epsilon(events, task.privacy.delta)},
             events=events,
             public=public,
-            effect=EFFECT[self.mode],
+            effect="noise on the table moves the coverage up and down around 1-α",
             home="the label distribution of a site, from which its thresholds are made at the site "
             "itself: they depend on it without noise",
         )
 
+    def _records(self, task: Task) -> int | None:
+        """Records that all sites put in, where that is public."""
+        if task.sizes is None:
+            return None
+        return sum(self._size(task, i) for i in range(len(task.sites)))
+
     def conclude(self, task: Task, published: Any, target: Target, site: Site | None) -> Fit:
         if target.distribution is not None:
-            wanted, counted = target.distribution, None
+            mix = LabelMix(target.distribution)
         else:
             assert site is not None, "statement() has refused targets that are not one site"
-            counted = int(site.label_counts.sum())
-            wanted = site.label_counts / counted
-        mixed, errors = known_of(published, wanted, counted, task.alphas)
-        return fit_of(published, mixed, errors, counted, task.alphas, self.mode)
-
-
-EFFECT = {
-    "balanced": "noise on the table moves the coverage up and down around 1-α",
-    "guaranteed": (
-        "thresholds are raised by one standard deviation of all stated errors and end on a bin's "
-        "edge"
-    ),
-}
+            counts = site.label_counts
+            mix = LabelMix(counts / counts.sum(), counts)
+        return Personal(published, mix, task.alphas).fit()
 
 
 def _part(
@@ -292,8 +261,8 @@ def _counts_of(
     for key, part in parts.items():
         if (part < 0).any() or (size is not None and part.sum() != size):
             raise _cannot_be(site, key, f"counts ≥ 0 that add up to its {size} records")
-    if set(parts) == {"table", "labels"}:
-        by_row = np.bincount(layout.row_of, parts["labels"].sum(axis=1), layout.rows)
+    if "table" in parts:
+        by_row = np.bincount(layout.row_of, parts["labels"], layout.rows)
         if not np.array_equal(by_row, parts["table"].sum(axis=1)):
             raise _cannot_be(site, "labels", "as many records of a label as in the table")
 

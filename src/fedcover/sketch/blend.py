@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcover.protocols.noisy_curve import MARGIN
+from fedcover.position import TOP
 from fedcover.quantile import rounding_slack
-from fedcover.sketch.mixture import Mixture
-from fedcover.sketch.personal import Errors
+from fedcover.sketch.grid import upper_edges
+from fedcover.sketch.personal import Personal
 
 Float64 = NDArray[np.float64]
+Positions = NDArray[np.int64]
 
 HARDLY = 0.05
 """A share of one of the two below this is taken as none."""
@@ -48,23 +49,13 @@ class Blend:
     disagree : how many deviations own scores and sketch are apart, at most; see `disagreement`.
     """
 
-    thresholds: Float64
+    positions: Positions
     share: Float64
     error: Float64
     disagree: float
 
 
-def blend(
-    mixed: Mixture,
-    errors: Errors,
-    even_scores: Float64,
-    scores: Float64,
-    alphas: tuple[float, ...],
-    same_data: bool,
-    sketch_thresholds: Float64,
-    common: float = 0.0,
-    mode: str = "balanced",
-) -> Blend:
+def blend(personal: Personal, own: Positions, in_sketch: bool) -> Blend:
     """The distribution function λ F_own + (1-λ) G, with λ by the errors of both.
 
     Own scores have errors of their own sample alone: α(1-α)/n. Where the label mix was counted from
@@ -73,34 +64,25 @@ def blend(
 
     Parameters
     ----------
-    mixed, errors
-        The sketch's distribution function for this site, and its errors.
-    even_scores
-        (B + 1,) scores at its edges.
-    scores
-        (n,) the site's own scores.
-    alphas
-        Levels.
-    same_data
-        Whether the label mix was counted from the records of `scores`.
-    sketch_thresholds
-        (A, C) thresholds of the sketch alone, kept where λ is next to nothing.
-    common
-        Σ_y P*(y) c_y if the own records are in the sketch, else 0.
-    mode
-        "guaranteed" raises the level by the sketch's part of the error, and takes its function at
-        the edge below.
+    personal
+        The target's thresholds from the sketch alone.
+    own
+        (n,) positions of the site's own scores.
+    in_sketch
+        Whether the own records are in the sketch.
     """
-    own, n = np.sort(scores), len(scores)
-    points = np.unique(np.concatenate([own, even_scores]))
+    mixed, errors, row = personal.mixed, personal.errors, personal.table.layout.row_of
+    own, n = np.sort(own), len(own)
+    edges = upper_edges(personal.table.layout.cut_array)[::-1]
+    points = np.unique(np.concatenate([own, edges]))
     f_own = np.searchsorted(own, points, side="right") / n
-    f_sketch = np.interp(points, mixed.curve.scores, mixed.curve.values)
-    if mode == "guaranteed":
-        edge = np.searchsorted(mixed.curve.scores, points, side="right") - 1
-        f_sketch = np.maximum.accumulate(mixed.curve.values)[edge]
+    common = float(mixed.weights @ mixed.shares) if in_sketch else 0.0
     out, shares, total, apart = [], [], [], 0.0
-    for a, alpha in enumerate(alphas):
-        shared = errors.mix[a] ** 2 if same_data else 0.0
+    for a, (alpha, q) in enumerate(zip(personal.alphas, personal.quantiles, strict=True)):
+        # Bins are counted from the top: above the upper edge of bin i lie the misses of i - 1.
+        covered = 1 - np.append(0.0, q.misses[:-1])[::-1] - mixed.unseen.sum()
+        f_sketch = np.interp(points.astype(np.float64), edges.astype(np.float64), covered)
+        shared = errors.mix[a] ** 2 if personal.mix.counted == n else 0.0
         theirs = float(errors.total[a] ** 2 - shared)
         mine = max(alpha * (1 - alpha) / n - shared, 1e-300)
         both = min(alpha * (1 - alpha) * common, theirs, mine)
@@ -111,11 +93,10 @@ def blend(
         # As many records would know as much as the difference of the two is known.
         worth = min(alpha * (1 - alpha) / difference, 1e15)
         apart = max(apart, _apart(f_own[at], f_sketch[at], worth))
-        level = (1 - alpha) * (1 + share / n + (1 - share) * mixed.shares)
-        level = level + MARGIN[mode] * (1 - share) * errors.systematic[a]
-        values = np.append(share * f_own + (1 - share) * f_sketch, np.inf)
-        found = np.append(points, 1.0)[np.searchsorted(values, level - rounding_slack(1.0, n))]
-        out.append(sketch_thresholds[a] if share == 0 else found)
+        level = (1 - alpha) * (1 + share / n + (1 - share) * q.shares[row])
+        values = share * f_own + (1 - share) * f_sketch
+        k = np.searchsorted(values, level - rounding_slack(1.0, n))
+        out.append(q.positions if share == 0 else np.append(points, TOP)[k])
         shares.append(share)
         squares = share**2 * mine + (1 - share) ** 2 * theirs + 2 * share * (1 - share) * both
         total.append(np.sqrt(squares + shared))

@@ -18,16 +18,16 @@ from fedcover import checks, scores
 from fedcover.calibration import Cost, privacy_facts, privacy_from
 from fedcover.errors import FileError
 from fedcover.inputs import names
+from fedcover.position import TOP
 from fedcover.privacy import accounting
 from fedcover.privacy.statement import PrivacyStatement
 from fedcover.site import checked_name
-from fedcover.sketch.bins import MOST_BINS, MOST_CELLS, checked_edges, checked_warp
-from fedcover.sketch.design import DESIGNS
+from fedcover.sketch.grid import MOST_BINS, MOST_CELLS
 from fedcover.sketch.result import SketchResult
 from fedcover.sketch.table import Layout, SketchTable
 from fedcover.writing import replacing_bytes
 
-SCHEMA, SCHEMA_VERSION = "fedcover/sketch", 1
+SCHEMA, SCHEMA_VERSION = "fedcover/sketch", 2
 
 PARTS = ("header", "sha256", "table", "labels")
 
@@ -51,9 +51,9 @@ def to_bytes(sketch: SketchResult) -> bytes:
         "scale": table.scale,
         "table_noise": table.table_noise,
         "label_noise": table.label_noise,
+        "confusion_noise": table.confusion_noise,
         "records": table.records,
         "sites": table.sites,
-        "mode": sketch.mode,
         "most_per_site": sketch.most_per_site,
         "privacy": privacy_facts(sketch.privacy),
         "cost": asdict(sketch.cost),
@@ -63,6 +63,8 @@ def to_bytes(sketch: SketchResult) -> bytes:
     }
     text = json.dumps(header, sort_keys=True, ensure_ascii=False).encode()
     arrays = {"table": _compact(table.table), "labels": _compact(table.labels)}
+    if table.confusion is not None:
+        arrays["confusion"] = _compact(table.confusion)
     buffer = io.BytesIO()
     np.savez_compressed(
         buffer,
@@ -100,6 +102,12 @@ def from_bytes(data: bytes, path: str | Path = "a sketch") -> SketchResult:
         raise _unreadable(path, "has a header that is not JSON") from None
     if not isinstance(header, dict) or header.get("schema") != SCHEMA:
         raise _unreadable(path, "is not a sketch of fedcover")
+    if header.get("version") == 1:
+        raise FileError(
+            f"{path} was written by fedcover 0.1, whose bins lose coverage on many models",
+            allowed="sketches of this version",
+            fix="Collect again; calibrations made from it can still be read",
+        )
     if header.get("version") != SCHEMA_VERSION:
         raise FileError(
             f"{path} has schema version {header.get('version')!r}",
@@ -115,12 +123,13 @@ def from_bytes(data: bytes, path: str | Path = "a sketch") -> SketchResult:
 
 
 def _arrays(data: bytes, path: str | Path) -> dict[str, NDArray[Any]]:
-    """The four arrays of the file, each of a size that its bytes can hold."""
+    """The arrays of the file, each of a size that its bytes can hold."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             if sum(info.file_size for info in archive.infolist()) > MOST_BYTES:
                 raise _unreadable(path, "unpacks to too much")
-            return {name: _member(archive, f"{name}.npy") for name in PARTS}
+            names = [*PARTS, *(["confusion"] if "confusion.npy" in archive.namelist() else [])]
+            return {name: _member(archive, f"{name}.npy") for name in names}
     except FileError:
         raise
     except Exception:  # whatever a zip file or numpy's header can be broken in
@@ -145,14 +154,15 @@ def _member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
 def _from(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> SketchResult:
     layout = _layout(header["layout"])
     shapes = {
-        "table": (layout.rows, layout.measured),
-        "labels": (layout.n_classes, layout.label_columns),
+        "table": (layout.rows, layout.bins),
+        "labels": (layout.n_classes,),
+        "confusion": (layout.n_classes, layout.n_classes),
     }
-    for name, shape in shapes.items():
-        if arrays[name].shape != shape or arrays[name].dtype.kind != "i":
-            raise ValueError(f"{name} of shape {arrays[name].shape}")
+    for name, array in arrays.items():
+        if array.shape != shapes[name] or array.dtype.kind != "i":
+            raise ValueError(f"{name} of shape {array.shape}")
     noise = {}
-    for name in ("table_noise", "label_noise"):
+    for name in ("table_noise", "label_noise", "confusion_noise"):
         noise[name] = tuple(checks.real(v, name, 0, 1e30) for v in header[name])
     records = header["records"]
     if records is not None:
@@ -165,6 +175,7 @@ def _from(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> SketchResu
         layout=layout,
         table=arrays["table"].astype(np.int64),
         labels=arrays["labels"].astype(np.int64),
+        confusion=arrays["confusion"].astype(np.int64) if "confusion" in arrays else None,
         scale=checks.whole(header["scale"], "scale", 1, 1 << 40),
         records=records,
         sites=tuple(sites),
@@ -173,7 +184,6 @@ def _from(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> SketchResu
     most, spec = header["most_per_site"], header["score"]
     return SketchResult(
         table=table,
-        mode=checks.choice(header["mode"], "mode", ("balanced", "guaranteed")),
         privacy=_privacy(header["privacy"]),
         cost=Cost(**cost),
         score=None if spec is None else scores.from_spec(spec),
@@ -205,15 +215,18 @@ def _layout(facts: dict[str, Any]) -> Layout:
             raise ValueError("groups")
         if len(np.unique(rows)) != rows.max() + 1 or rows.min() != 0:
             raise ValueError("groups that are not numbered from 0")
+    cuts = np.array(facts["cuts"])
+    if cuts.ndim != 1 or cuts.dtype.kind != "i" or not 1 <= len(cuts) < MOST_BINS:
+        raise ValueError("cuts")
+    if cuts[0] < 0 or cuts[-1] >= TOP or (np.diff(cuts) <= 0).any():
+        raise ValueError("cuts that are not in order")
     layout = Layout(
         n_classes=n_classes,
-        edges=checked_edges(facts["edges"]),
-        warp=checked_warp(facts["warp"]),
-        design=checks.choice(facts["design"], "design", DESIGNS),
+        cuts=tuple(cuts.tolist()),
+        factored=checks.flag(facts["factored"], "factored"),
         groups=None if groups is None else tuple(groups),
-        learned=checks.flag(facts["learned"], "learned"),
     )
-    if layout.bins > MOST_BINS or layout.rows * layout.bins > MOST_CELLS:
+    if layout.rows * layout.bins > MOST_CELLS:
         raise ValueError("a table that is too large")
     return layout
 

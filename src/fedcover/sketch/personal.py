@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcover.protocols.base import Fit
-from fedcover.sketch.groups import within_groups
-from fedcover.sketch.mixture import Mixture, mixture, thresholds
+from fedcover.sketch.curve import Mixture, Quantile
+from fedcover.sketch.mix import LabelMix
 from fedcover.sketch.table import SketchTable
 
 Float64 = NDArray[np.float64]
+
+BARE = 4.0
+"""Deviations of a noisy total below which it may as well be zero."""
+
+LARGE_MIX = 0.03
+"""Deviation of the coverage by the own label mix from which a warning is due."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +33,11 @@ class Errors:
     sampling
         The calibration records are a sample.
     noise
-        Privacy noise.
+        Privacy noise, on the table and on the label totals.
+    bins
+        Inside the bin of the threshold nothing is known.
+    smoothing
+        Rows that noise hides are drawn towards all records.
     mix
         The target's own label distribution was estimated: this is R of eq. (9), as a deviation.
     groups
@@ -34,162 +46,146 @@ class Errors:
 
     sampling: Float64
     noise: Float64
+    bins: Float64
+    smoothing: Float64
     mix: Float64
     groups: Float64
 
-    @property
-    def total(self) -> Float64:
-        parts = (self.sampling, self.noise, self.mix, self.groups)
-        return np.sqrt(np.sum(np.square(parts), axis=0))
+    NAMES: ClassVar[dict[str, str]] = {
+        "sampling": "calibration sample",
+        "noise": "privacy noise",
+        "bins": "score bins",
+        "smoothing": "smoothing",
+        "mix": "own label mix",
+        "groups": "unlike labels in a group",
+    }
 
     @property
-    def systematic(self) -> Float64:
-        """All but sampling, which conformal prediction already allows for."""
-        return np.sqrt(self.noise**2 + self.mix**2 + self.groups**2)
+    def total(self) -> Float64:
+        return np.sqrt(np.sum([np.square(getattr(self, name)) for name in self.NAMES], axis=0))
+
+    def parts(self, a: int) -> dict[str, float]:
+        """The parts of one level, by their names in plain words."""
+        return {words: float(getattr(self, name)[a]) for name, words in self.NAMES.items()}
 
     def words(self, alphas: tuple[float, ...]) -> str:
         """The largest of the levels in plain words."""
         a = int(np.argmax(self.total))
-        named = {
-            "calibration sample": self.sampling[a],
-            "privacy noise": self.noise[a],
-            "own label mix": self.mix[a],
-            "unlike labels in a group": self.groups[a],
-        }
-        parts = ", ".join(f"{what} {sd:.3f}" for what, sd in named.items() if sd >= 5e-4)
+        parts = ", ".join(f"{what} {sd:.3f}" for what, sd in self.parts(a).items() if sd >= 5e-4)
         return f"coverage {1 - alphas[a]:g} ± {self.total[a]:.3f} (one deviation: {parts})"
 
 
-def errors_of(
-    table: SketchTable,
-    mixed: Mixture,
-    wanted: Float64,
-    mix_variance: Float64,
-    alphas: tuple[float, ...],
-) -> Errors:
-    """What is known about the error of a target's coverage."""
-    return Errors(
-        sampling=np.sqrt([mixed.sampling_variance(a) for a in alphas]),
-        noise=np.sqrt([mixed.noise_variance(a) for a in alphas]),
-        mix=np.sqrt(mix_variance),
-        groups=np.array([_unlike(table, mixed, wanted, a) for a in alphas]),
-    )
+@dataclass(frozen=True)
+class Personal:
+    """A target's thresholds at several levels, and their errors.
 
-
-def _unlike(table: SketchTable, mixed: Mixture, wanted: Float64, alpha: float) -> float:
-    """How far labels that share a row can move the coverage: |Σ_y d_y F_y| ≤ ‖d/√q‖·sd(F_y).
-
-    d_y is how much more of label y the target has than its row, q_y the label's share of all
-    records (Cauchy and Schwarz); the deviation of F_y is measured at the cut and carried to 1-α as
-    that of a share, by √(F(1-F)).
+    Attributes
+    ----------
+    table, mix, alphas
+        The sketch's table, the target's label mix, the levels.
     """
-    if table.layout.groups is None:
-        return 0.0
-    row, records = table.layout.row_of, np.maximum(mixed.records, 1e-300)
-    within, above = within_groups(table)
-    inside = records / np.bincount(row, records)[row]
-    uneven = wanted - mixed.weights[row] * inside
-    reach = math.sqrt(float(np.sum(uneven**2 / records)) * float(records.sum()))
-    carried = math.sqrt(alpha * (1 - alpha) / (above * (1 - above)))
-    return math.sqrt(within) * carried * reach
 
+    table: SketchTable
+    mix: LabelMix
+    alphas: tuple[float, ...]
+    mixed: Mixture = field(init=False)
 
-def counted_variance(
-    table: SketchTable, mixed: Mixture, counted: int | None, alphas: tuple[float, ...]
-) -> Float64:
-    """Variance of Σ_y P̂(y) F_y(q) where P̂ are shares of `counted` labels: Var_{P̂} F_y(q) / m."""
-    if counted is None:
-        return np.zeros(len(alphas))
-    spread = [mixed.between_labels(a, table.table_sd) for a in alphas]
-    return np.array(spread) / counted
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mixed", Mixture(self.table, self.mix.shares))
 
+    @cached_property
+    def quantiles(self) -> tuple[Quantile, ...]:
+        """Where the misses reach each level."""
+        return tuple(self.mixed.quantile(alpha) for alpha in self.alphas)
 
-def known_of(
-    table: SketchTable,
-    wanted: Float64,
-    counted: int | None,
-    alphas: tuple[float, ...],
-    mix_variance: Float64 | None = None,
-) -> tuple[Mixture, Errors]:
-    """The mixture of label distribution `wanted`, counted from `counted` labels, and its errors."""
-    mixed = mixture(table, wanted)
-    if mix_variance is None:
-        mix_variance = counted_variance(table, mixed, counted, alphas)
-    return mixed, errors_of(table, mixed, wanted, mix_variance, alphas)
-
-
-def fit_of(
-    table: SketchTable,
-    mixed: Mixture,
-    errors: Errors,
-    counted: int | None,
-    alphas: tuple[float, ...],
-    mode: str,
-) -> Fit:
-    """The fit of a target, from what `known_of` says of it."""
-    found, crowded = thresholds(table, mixed, alphas, mode, errors.systematic)
-    records = float(mixed.totals.sum())
-    return Fit(
-        thresholds=found,
-        ratios=mixed.shares * records,
-        records=mixed.records,
-        total=float(mixed.curve.values[-1]) * records,
-        available=round(records),
-        unseen=mixed.unseen,
-        counted=counted,
-        error=errors.words(alphas),
-        alarms=_alarms(table, mixed, errors, found, crowded, counted, alphas),
-    )
-
-
-def _alarms(
-    table: SketchTable,
-    mixed: Mixture,
-    errors: Errors,
-    found: Float64,
-    crowded: NDArray[np.bool_],
-    counted: int | None,
-    alphas: tuple[float, ...],
-) -> tuple[str, ...]:
-    """What the user should do something about."""
-    out = []
-    if crowded.any():
-        where = ", ".join(f"{alphas[a]:g}" for a in np.flatnonzero(crowded))
-        out.append(
-            f"the scores crowd in one bin, which is taken whole for alpha={where}: sets are larger "
-            f"than they need be; collect with {_finer(table, found[crowded])}"
+    @cached_property
+    def errors(self) -> Errors:
+        """How far the coverage may be off."""
+        found = list(zip(self.quantiles, self.alphas, strict=True))
+        return Errors(
+            sampling=np.array([self._sampling(q) for q, _ in found]),
+            noise=np.array([math.hypot(q.noise, self._totals(q)) for q, _ in found]),
+            bins=np.array([q.inside / math.sqrt(12) for q, _ in found]),
+            smoothing=np.array([q.smoothing for q, _ in found]),
+            mix=np.array([self._own_mix(q) for q, _ in found]),
+            groups=np.array([self._unlike(alpha) for _, alpha in found]),
         )
-    if mixed.kept < 0.5:
-        out.append(
-            f"privacy noise hides {1 - mixed.kept:.0%} of what sets its label mix apart: its sets "
-            "are nearer to those for the average mix; a larger epsilon or more records of its "
-            "labels would help"
+
+    def _sampling(self, q: Quantile) -> float:
+        """Records are a sample: √Σ_y c_y² n_y g_y (1 - g_y) with miss rates g."""
+        g = q.row_misses
+        return math.sqrt(float(np.sum(q.shares**2 * self.mixed.totals * g * (1 - g))))
+
+    def _totals(self, q: Quantile) -> float:
+        """The noise of a divisor n_y moves that row's part of the misses in proportion."""
+        return float(np.linalg.norm(q.shares * q.row_misses * self.mixed.total_sds))
+
+    def _own_mix(self, q: Quantile) -> float:
+        """√(Var_{P̂} g_y / m) for m counted labels; the spread of the guesses for guessed ones."""
+        row = self.table.layout.row_of
+        if self.mix.draws is not None:
+            return float(np.std(self.mix.draws @ q.row_misses[row]))
+        if self.mix.counted is None:
+            return 0.0
+        seen = self.mixed.totals > 0
+        share = self.mixed.weights[seen] / max(float(self.mixed.weights[seen].sum()), 1e-300)
+        apart = q.row_misses[seen] - share @ q.row_misses[seen]
+        return math.sqrt(float(share @ apart**2) / self.mix.counted)
+
+    def _unlike(self, alpha: float) -> float:
+        """How far labels that share a row can move the coverage: |Σ_y d_y g_y| ≤ ‖d/√q‖·sd(g_y).
+
+        d_y is how much more of label y the target has than its row, q_y the label's share of all
+        records (Cauchy and Schwarz); shares of mean α have at most the variance α(1-α).
+        """
+        if self.table.layout.groups is None:
+            return 0.0
+        row, records = self.table.layout.row_of, np.maximum(self.mixed.records, 1e-300)
+        inside = records / np.bincount(row, records)[row]
+        uneven = self.mix.shares - self.mixed.weights[row] * inside
+        reach = math.sqrt(float(np.sum(uneven**2 / records)) * float(records.sum()))
+        return math.sqrt(alpha * (1 - alpha)) * reach
+
+    def fit(self) -> Fit:
+        """The thresholds with what they rest on."""
+        row = self.table.layout.row_of
+        shares = np.mean([q.shares for q in self.quantiles], axis=0)[row]
+        records = float(self.mixed.totals.sum())
+        seen = float(1 - self.mixed.unseen.sum())
+        return Fit(
+            positions=np.stack([q.positions for q in self.quantiles]),
+            ratios=shares * records,
+            records=self.mixed.records,
+            total=seen * records,
+            available=round(records),
+            unseen=self.mixed.unseen,
+            counted=self.mix.counted,
+            coverage_error=self.errors.total,
+            error=self.errors.words(self.alphas) + self.mix.said,
+            alarms=self._alarms(),
         )
-    bare = (mixed.totals <= BARE * mixed.total_sds) & (mixed.total_sds > 0)
-    if (share := float(mixed.weights[bare].sum())) > 0.05:
-        out.append(
-            f"{share:.0%} of its labels have so few records in the sketch that privacy noise hides "
-            "them: their scores are not known, and the coverage may be off by as much"
-        )
-    worst = float(errors.mix.max())
-    if counted is not None and worst > LARGE_MIX:
-        out.append(
-            f"its label mix rests on {counted} counted labels, which alone moves the coverage by "
-            f"± {worst:.3f}; count more labels, or those of a group of similar sites"
-        )
-    return tuple(out)
 
-
-def _finer(table: SketchTable, found: Float64) -> str:
-    """What spreads scores that crowd below these thresholds."""
-    end = "upper" if float(found.max()) > 0.5 else "lower"
-    if not table.layout.warp.startswith(end):
-        return f"warp={end!r}"
-    return f"edges of your own near {float(found.max()):.4g}: bins=[0, …, 1]"
-
-
-BARE = 4.0
-"""Deviations of a noisy total below which it may as well be zero."""
-
-LARGE_MIX = 0.03
-"""Deviation of the coverage by the own label mix from which a warning is due."""
+    def _alarms(self) -> tuple[str, ...]:
+        """What the user should do something about."""
+        out = []
+        kept = min(q.kept for q in self.quantiles)
+        if kept < 0.5:
+            out.append(
+                f"privacy noise hides {1 - kept:.0%} of what sets its label mix apart: its sets "
+                "are nearer to those for the average mix; a larger epsilon or more records of its "
+                "labels would help"
+            )
+        bare = (self.mixed.totals <= BARE * self.mixed.total_sds) & (self.mixed.total_sds > 0)
+        if (share := float(self.mixed.weights[bare].sum())) > 0.05:
+            out.append(
+                f"{share:.0%} of its labels have so few records in the sketch that privacy noise "
+                "hides them: their scores are not known, and the coverage may be off by as much"
+            )
+        worst = float(self.errors.mix.max())
+        if self.mix.counted is not None and worst > LARGE_MIX:
+            out.append(
+                f"its label mix rests on {self.mix.counted} counted labels, which alone moves the "
+                f"coverage by ± {worst:.3f}; count more labels, or those of a group of similar "
+                "sites"
+            )
+        return tuple(out)

@@ -4,55 +4,37 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
-
-import numpy as np
 
 from fedcover.errors import FedcoverError
 from fedcover.privacy import accounting
 from fedcover.privacy.events import Event, GaussianRelease
 from fedcover.privacy.statement import Privacy
-from fedcover.sketch.bins import EXACT_BINS, MOST_CELLS, even_edges, from_even
-from fedcover.sketch.design import best_design, longest_column, prefix_deviation
+from fedcover.sketch import factor
 from fedcover.sketch.table import Layout
 
-LABEL_SHARE = {1: 0.15, 2: 0.3}
-"""Part of the budget for the separate label totals, by their number of columns."""
+LABEL_SHARE = 0.15
+"""Part of the budget for the separate label totals."""
+
+CONFUSION_SHARE = 0.2
+"""Part of the budget for the confusion matrix, where it is asked for."""
 
 LEAST_SHARE_SIGMA = 50.0
 """Scaled deviation of one site's noise from which discrete noise is accounted as continuous."""
 
-INSIDE = 0.07
-"""Expected error of looking inside a bin, as a share of its mass; measured on real scores."""
-
-TOO_NOISY = 0.02
-"""Predicted noise of a bin of the mixture beyond which labels are pooled into groups."""
-
-MOST_GROUPS = 20
-"""Groups that are learned; more would be as noisy as labels, fewer would mix unlike ones."""
-
-END_BINS = 120
-"""Bins without noise inside the first and the last of the even ones."""
-
-FEWEST_BINS, MOST_NOISY_BINS = 5, 64
-"""Bins with noise."""
-
-RECORDS_UNKNOWN = 1000
-"""What bins are chosen for where the number of records is not public."""
+USUAL_ALPHA = 0.1
+"""The level for which a collection is judged that names none."""
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Noise of the two parts of a sketch.
+    """Noise of the parts of a sketch.
 
     Attributes
     ----------
     scale
         What counts are multiplied by before whole-number noise.
-    table_sigma, label_sigma
+    table_sigma, label_sigma, confusion_sigma
         Deviation of the noise that one site adds, in scaled units.
-    table_variance, label_variance
-        Variance of one site's noise, in records².
     events
         What it costs, seen by whom the budget names.
     """
@@ -60,12 +42,15 @@ class Noise:
     scale: int
     table_sigma: float
     label_sigma: float
-    table_variance: float
-    label_variance: float
+    confusion_sigma: float
     events: tuple[Event, ...]
 
+    def variance(self, sigma: float, sites: int) -> tuple[float, ...]:
+        """Variance of the sum over so many sites, over `scale`; none without noise."""
+        return ((sigma / self.scale) ** 2 * sites,) if sigma else ()
 
-NO_NOISE = Noise(1, 0.0, 0.0, 0.0, 0.0, ())
+
+NO_NOISE = Noise(1, 0.0, 0.0, 0.0, ())
 
 
 def reach(privacy: Privacy, most_per_site: int | None) -> float:
@@ -95,85 +80,98 @@ def unknown_shares(privacy: Privacy, n_sites: int) -> int:
 
 
 def noise_for(
-    privacy: Privacy | None, layout: Layout, n_sites: int, most_per_site: int | None
+    privacy: Privacy | None,
+    layout: Layout,
+    n_sites: int,
+    most_per_site: int | None,
+    confusion: bool = False,
 ) -> Noise:
-    """Noise that spends exactly the budget on the table and on the label totals."""
+    """Noise that spends exactly the budget on the table, the label totals and what else is asked.
+
+    Parameters
+    ----------
+    privacy, layout
+        The budget and the table.
+    n_sites
+        Sites whose noise is in every sum.
+    most_per_site
+        Most records that one site puts in.
+    confusion
+        Whether a confusion matrix is released as well.
+    """
     if privacy is None:
         return NO_NOISE
-    labels = LABEL_SHARE[layout.label_columns]
-    label_z, table_z = accounting.split_noise(privacy.epsilon, privacy.delta, (labels, 1 - labels))
+    extra = CONFUSION_SHARE if confusion else 0.0
+    parts = [LABEL_SHARE, 1 - LABEL_SHARE - extra, *[extra] * confusion]
+    label_z, table_z, *rest = accounting.split_noise(privacy.epsilon, privacy.delta, parts)
     moved = reach(privacy, most_per_site)
-    column = longest_column(layout.design, layout.bins)
-    # Deviations, in records, of the noise that a viewer cannot take off.
-    label, table = label_z * moved, table_z * moved * column
-    others = unknown_shares(privacy, n_sites)
+    column = factor.reach(layout.bins)
+    others = math.sqrt(unknown_shares(privacy, n_sites))
     scale = 64
-    while scale * min(label, table) < LEAST_SHARE_SIGMA * math.sqrt(others):
+    while scale * label_z * moved < LEAST_SHARE_SIGMA * others:
         scale *= 2
-    return Noise(
-        scale=scale,
-        table_sigma=scale * table / math.sqrt(others),
-        label_sigma=scale * label / math.sqrt(others),
-        table_variance=table**2 / others,
-        label_variance=label**2 / others,
-        events=(
-            GaussianRelease("label totals", scale * label, scale * moved),
-            GaussianRelease("label × score table", scale * table, scale * moved * column),
-        ),
+    # Sensitivities in scaled units; the noise that a viewer cannot take off is z times as much.
+    one = scale * moved
+    events = [
+        GaussianRelease("label totals", label_z * one, one),
+        GaussianRelease("label × score table", table_z * one * column, one * column),
+    ]
+    if confusion:
+        events.append(GaussianRelease("confusion matrix", rest[0] * one, one))
+    sigmas = [e.sigma / others for e in events] + [0.0]
+    return Noise(scale, sigmas[1], sigmas[0], sigmas[2] if confusion else 0.0, tuple(events))
+
+
+def predicted_deviation(
+    privacy: Privacy, layout: Layout, n_sites: int, records: int, most_per_site: int | None
+) -> float:
+    """Deviation of the coverage by noise on the table, for evenly mixed labels; all public."""
+    noise = noise_for(privacy, layout, n_sites, most_per_site)
+    per_row = noise.table_sigma / noise.scale * math.sqrt(n_sites)
+    return per_row * float(factor.sum_deviation(layout.bins)[-1]) * math.sqrt(layout.rows) / records
+
+
+def refuse_hopeless(
+    privacy: Privacy,
+    layout: Layout,
+    n_sites: int,
+    records: int | None,
+    most_per_site: int | None,
+    alphas: tuple[float, ...],
+) -> None:
+    """Refuses, before any budget is spent, a collection whose noise would drown α."""
+    if records is None:
+        return
+    alpha = min(alphas or (USUAL_ALPHA,))
+    predicted = predicted_deviation(privacy, layout, n_sites, records, most_per_site)
+    if predicted <= alpha / 2:
+        return
+    need = math.ceil(records * predicted / (alpha / 2))
+    enough = least_epsilon(privacy, layout, n_sites, records, most_per_site, alpha)
+    raised = f"epsilon={enough:.3g}" if enough else "a larger budget"
+    summed = "" if privacy.view == "secure-sum" else ", view='secure-sum'"
+    raise FedcoverError(
+        f"{records} records of {layout.rows} labels with epsilon={privacy.epsilon:g}: noise alone "
+        f"would move the coverage by ± {predicted:.3f} at alpha={alpha:g}",
+        allowed=f"a predicted deviation of at most alpha/2 = {alpha / 2:g}",
+        fix=f"Take {raised}{summed}, at least {need} records, or groups of like labels. No budget "
+        "was spent",
     )
 
 
-def row_noise(privacy: Privacy, n_sites: int, most_per_site: int | None, columns: int) -> float:
-    """Deviation of the noise of one bin of the summed table, per unit of its longest column."""
-    z = accounting.noise_multiplier(privacy.epsilon, privacy.delta)
-    shared = n_sites / unknown_shares(privacy, n_sites)
-    return z * reach(privacy, most_per_site) * math.sqrt(shared / (1 - LABEL_SHARE[columns]))
-
-
-def mixture_noise(sigma: float, rows: int, records: int) -> float:
-    """Predicted noise of a bin of a target's mixture: σ‖c‖ with evenly spread rows, and some.
-
-    Targets lean to some labels, the more so the fewer there are: three times with 3 labels, half
-    as much more with many.
-    """
-    uneven = 1.5 * (1 + math.sqrt(3 / max(rows, 3)))
-    return uneven * sigma * math.sqrt(rows) / records
-
-
-def groups_pay(
-    privacy: Privacy, n_classes: int, n_sites: int, records: int, most: int | None
-) -> bool:
-    """Whether labels are so many, for so few records, that their rows drown in noise."""
-    sigma = row_noise(privacy, n_sites, most, columns=1)
-    return n_classes > MOST_GROUPS and mixture_noise(sigma, n_classes, records) > TOO_NOISY
-
-
-def predicted_error(bins: int, noise: float) -> float:
-    """Coverage error to expect of `bins` bins with this much noise each."""
-    return math.hypot(noise * prefix_deviation(best_design(bins), bins), INSIDE / bins)
-
-
-def least_error(noise: float) -> float:
-    """Coverage error to expect of the best number of bins."""
-    return min(predicted_error(b, noise) for b in range(FEWEST_BINS, MOST_NOISY_BINS + 1))
-
-
-@lru_cache(maxsize=16)
-def exact_edges(rows: int) -> tuple[float, ...]:
-    """Bins without noise: as many as give thresholds to 1e-3, unless the table gets too large.
-
-    Scores crowd at the ends of [0, 1], where 1e-3 is coarse: more edges follow there, each distance
-    to the end 8 % smaller than the one before, down to 1e-7.
-    """
-    most = MOST_CELLS // rows
-    bins = int(np.clip(most - 2 * END_BINS, 64, EXACT_BINS))
-    ends = np.geomspace(1e-7, 1 / bins, min(END_BINS, max(0, most - bins) // 2), endpoint=False)
-    return tuple(np.unique(np.concatenate([np.arange(bins + 1) / bins, ends, 1 - ends])).tolist())
-
-
-@lru_cache(maxsize=64)
-def noisy_edges(noise: float, warp: str, stops: tuple[float, ...]) -> tuple[float, ...]:
-    """Bins with the least predicted error; `stops` are α above whose quantile an edge is needed."""
-    bins = min(range(FEWEST_BINS, MOST_NOISY_BINS + 1), key=lambda b: predicted_error(b, noise))
-    extra = from_even(np.array([1 - a / 2 for a in stops]), warp)
-    return tuple(np.unique(np.append(even_edges(bins, warp), extra)).tolist())
+def least_epsilon(
+    privacy: Privacy,
+    layout: Layout,
+    n_sites: int,
+    records: int,
+    most_per_site: int | None,
+    alpha: float,
+) -> float | None:
+    """About the smallest ε that would do, in steps of a tenth; None if not even 100 is enough."""
+    epsilon = privacy.epsilon
+    while epsilon < 100:
+        epsilon *= 1.1
+        larger = Privacy(epsilon, privacy.delta, privacy.unit, privacy.relation, privacy.view)
+        if predicted_deviation(larger, layout, n_sites, records, most_per_site) <= alpha / 2:
+            return epsilon
+    return None

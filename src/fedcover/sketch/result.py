@@ -13,16 +13,18 @@ from fedcover import checks
 from fedcover.calibration import Calibration, Cost
 from fedcover.conclusion import calibration_of
 from fedcover.errors import FedcoverError
+from fedcover.position import positions, scores_at
 from fedcover.privacy.statement import PrivacyStatement
 from fedcover.protocols.base import Fit
 from fedcover.scores import Score
 from fedcover.site import checked_name
 from fedcover.sketch.blend import blend, disagreement
-from fedcover.sketch.mixture import Mixture
-from fedcover.sketch.personal import Errors, fit_of, known_of
+from fedcover.sketch.gone import refuse_gone
+from fedcover.sketch.grid import FEWEST_BINS, standard_cuts
+from fedcover.sketch.mix import LabelMix, mix_of
+from fedcover.sketch.personal import Personal
 from fedcover.sketch.promises import either
 from fedcover.sketch.table import SketchTable
-from fedcover.sketch.wanted import Mix, mix_of
 
 if TYPE_CHECKING:
     from fedcover.protocols.sketch import Sketch
@@ -31,11 +33,6 @@ Float64 = NDArray[np.float64]
 
 CLEARLY = 1.2
 """How many times larger the sketch's error must be than that of own scores to speak of it."""
-
-GUESSED = (
-    "; the label mix was guessed from predictions, and is right only as far as the model's "
-    "probabilities are for the source's label mix"
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +43,6 @@ class SketchResult:
     ----------
     table
         The sums, with their layout and noise.
-    mode
-        "balanced" or "guaranteed", unless `personalise` is told otherwise.
     privacy
         What is promised about the table; None if nothing.
     cost
@@ -59,7 +54,6 @@ class SketchResult:
     """
 
     table: SketchTable
-    mode: str
     privacy: PrivacyStatement | None
     cost: Cost
     score: Score | None = None
@@ -89,13 +83,13 @@ class SketchResult:
         from fedcover.protocols.sketch import Sketch
 
         layout = self.table.layout
+        usual = standard_cuts(layout.bins) == layout.cuts if layout.bins >= FEWEST_BINS else False
+        edges = (0.0, *scores_at(layout.cut_array).tolist(), 1.0)
         return Sketch(
-            bins=layout.edges,
-            warp=layout.warp,
+            bins=layout.bins if usual else edges,
             groups=layout.groups,
-            mode=self.mode,
             most_per_site=self.most_per_site,
-            design=layout.design,
+            confusion=self.table.confusion is not None,
         )
 
     def personalise(
@@ -107,8 +101,9 @@ class SketchResult:
         probabilities: ArrayLike | None = None,
         source: ArrayLike | None = None,
         local_scores: ArrayLike | None = None,
-        mode: str | None = None,
+        certify: float | None = None,
         name: str = "site",
+        mode: str | None = None,
     ) -> Calibration:
         """The calibration of a site with its own label distribution; at the site, no message.
 
@@ -129,39 +124,30 @@ class SketchResult:
         local_scores
             (n,) the site's own scores, if they are to be blended in where that lowers the error;
             they stay in this process.
-        mode
-            "balanced" or "guaranteed"; default: as collected.
+        certify
+            Probability with which the coverage is to be at least 1-α, .95 for example: over the
+            calibration records, the noise, and the labels from which the mix was counted.
         name
             The site's name, for the calibration; own scores of a site that is in the sketch count
             for what they add to it.
         """
+        refuse_gone(mode=mode)
         alphas = checks.alphas(alpha)
-        mode = checks.choice(
-            self.mode if mode is None else mode, "mode", ("balanced", "guaranteed")
-        )
         checked_name(name, "name")
         own = None
         if local_scores is not None:
-            own = checks.unit_scores(local_scores, "local_scores")
+            own = positions(checks.unit_scores(local_scores, "local_scores"))
             if not len(own):
                 raise FedcoverError(
                     "local_scores is empty", allowed="at least one score", fix="Leave it out"
                 )
         mix = mix_of(self.table, self.label_names, label_counts, labels, probabilities, source)
-        variance = mix.guess_variance(self.table, alphas)
-        mixed, errors = known_of(self.table, mix.wanted, mix.counted, alphas, variance)
-        fit = fit_of(self.table, mixed, errors, mix.counted, alphas, mode)
-        if own is None:
-            fit = self._advised(fit, errors.total, mix.counted, alphas)
-        else:
-            fit = self._with_own(fit, mix, mixed, errors, alphas, own, name, mode)
-        if mix.guesses is not None:
-            fit = replace(fit, error=fit.error + GUESSED)
+        fit = self.fit(mix, alphas, own, certify, name)
         return calibration_of(
             fit,
             name,
             alphas,
-            replace(self.method, mode=mode),
+            self.method,
             self.privacy,
             self.cost,
             len(self.sites),
@@ -170,64 +156,28 @@ class SketchResult:
             self.label_names,
         )
 
-    def _with_own(
+    def fit(
         self,
-        fit: Fit,
-        mix: Mix,
-        mixed: Mixture,
-        errors: Errors,
+        mix: LabelMix,
         alphas: tuple[float, ...],
-        own: Float64,
+        own: NDArray[np.int64] | None,
+        certify: float | None,
         name: str,
-        mode: str,
     ) -> Fit:
-        """The fit with the site's own scores blended in."""
-        common = float(mix.wanted @ mixed.shares) if name in self.sites else 0.0
-        same = mix.counted == len(own)
-        edges = self.table.layout.edge_array
-        both = blend(mixed, errors, edges, own, alphas, same, fit.thresholds, common, mode)
-        a = int(np.argmax(both.error))
-        share = both.share[a]
-        used = "the sketch alone" if share == 0 else "own scores alone" if share == 1 else "both"
-        alarms = fit.alarms
-        if both.disagree > disagreement(len(alphas)):
-            alarms += (
-                f"own scores and the sketch are {both.disagree:.1f} standard deviations apart: "
-                "records of one label may not look alike at all sites, and then only own scores "
-                "(method Local) keep the promise",
-            )
-        return replace(
-            fit,
-            thresholds=both.thresholds,
-            alarms=alarms,
-            error=f"coverage {1 - alphas[a]:g} ± {both.error[a]:.3f} with {used}, by estimated "
-            f"error: own scores count {share:.0%} (sketch alone ± {errors.total[a]:.3f}, own alone "
-            f"± {np.sqrt(alphas[a] * (1 - alphas[a]) / len(own)):.3f})",
-        )
-
-    def _advised(
-        self, fit: Fit, total: Float64, counted: int | None, alphas: tuple[float, ...]
-    ) -> Fit:
-        if counted is None:
-            return fit
-        alone = np.sqrt([a * (1 - a) / counted for a in alphas])
-        a = int(np.argmax(total - alone))
-        if total[a] <= CLEARLY * alone[a]:
-            return fit
-        return replace(
-            fit,
-            alarms=(
-                *fit.alarms,
-                f"its own {counted} records, if they have scores, know its coverage to "
-                f"± {alone[a]:.3f}, the sketch to ± {total[a]:.3f}: give local_scores",
-            ),
-        )
+        """Thresholds and errors of a label mix; see `personalise`."""
+        personal = Personal(self.table, mix, alphas)
+        fit = personal.fit()
+        if own is not None:
+            fit = _with_own(fit, personal, own, name in self.sites)
+        elif mix.counted is not None:
+            fit = _advised(fit, personal.errors.total, mix.counted, alphas)
+        return fit
 
     def __add__(self, other: SketchResult) -> SketchResult:
         """The sketch of both groups of sites; sites must be different, layouts the same."""
         if not isinstance(other, SketchResult):
             return NotImplemented
-        for what in ("score", "temperature", "label_names", "most_per_site", "mode"):
+        for what in ("score", "temperature", "label_names", "most_per_site"):
             mine, theirs = getattr(self, what), getattr(other, what)
             if mine != theirs and not (what == "label_names" and None in (mine, theirs)):
                 raise FedcoverError(
@@ -266,3 +216,43 @@ class SketchResult:
         from fedcover.sketch.file import load
 
         return load(path)
+
+
+def _with_own(fit: Fit, personal: Personal, own: NDArray[np.int64], in_sketch: bool) -> Fit:
+    """The fit with the site's own scores blended in."""
+    both, alphas = blend(personal, own, in_sketch), personal.alphas
+    a = int(np.argmax(both.error))
+    share = both.share[a]
+    used = "the sketch alone" if share == 0 else "own scores alone" if share == 1 else "both"
+    alarms = fit.alarms
+    if both.disagree > disagreement(len(alphas)):
+        alarms += (
+            f"own scores and the sketch are {both.disagree:.1f} standard deviations apart: "
+            "records of one label may not look alike at all sites, and then only own scores "
+            "(method Local) keep the promise",
+        )
+    return replace(
+        fit,
+        positions=both.positions,
+        coverage_error=both.error,
+        alarms=alarms,
+        error=f"coverage {1 - alphas[a]:g} ± {both.error[a]:.3f} with {used}, by estimated "
+        f"error: own scores count {share:.0%} (sketch alone ± {personal.errors.total[a]:.3f}, own "
+        f"alone ± {np.sqrt(alphas[a] * (1 - alphas[a]) / len(own)):.3f}){personal.mix.said}",
+    )
+
+
+def _advised(fit: Fit, total: Float64, counted: int, alphas: tuple[float, ...]) -> Fit:
+    """A hint where the site's own records, if they have scores, say more than the sketch."""
+    alone = np.sqrt([a * (1 - a) / counted for a in alphas])
+    a = int(np.argmax(total - alone))
+    if total[a] <= CLEARLY * alone[a]:
+        return fit
+    return replace(
+        fit,
+        alarms=(
+            *fit.alarms,
+            f"its own {counted} records, if they have scores, know its coverage to "
+            f"± {alone[a]:.3f}, the sketch to ± {total[a]:.3f}: give local_scores",
+        ),
+    )

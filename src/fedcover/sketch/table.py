@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcover.errors import FedcoverError
-from fedcover.sketch.bins import to_even
-from fedcover.sketch.design import design_matrix
+from fedcover.sketch import factor
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
@@ -25,28 +24,22 @@ class Layout:
     ----------
     n_classes
         Number of labels C.
-    edges
-        (B + 1,) edges of the score bins; a bin holds its upper edge.
-    warp
-        The transform in which the bins are even: "even", "upper" or "lower".
-    design
-        What is measured of a row: "flat", "tree" or "root".
+    cuts
+        (B - 1,) inner cuts of the score bins, as positions; a bin holds its upper edge.
+    factored
+        Whether D·h was sent instead of the counts h of a row (`fedcover.sketch.factor`).
     groups
         (C,) row of each label; None if every label has its own row.
-    learned
-        Whether the groups were learned from the label totals; of no matter for adding.
     """
 
     n_classes: int
-    edges: tuple[float, ...]
-    warp: str = "even"
-    design: str = "flat"
+    cuts: tuple[int, ...]
+    factored: bool = False
     groups: tuple[int, ...] | None = None
-    learned: bool = field(default=False, compare=False)
 
     @property
     def bins(self) -> int:
-        return len(self.edges) - 1
+        return len(self.cuts) + 1
 
     @property
     def rows(self) -> int:
@@ -58,30 +51,10 @@ class Layout:
         rows = np.arange(self.n_classes) if self.groups is None else np.array(self.groups)
         return rows.astype(np.int64)
 
-    @property
-    def measured(self) -> int:
-        """Numbers sent per row."""
-        return len(design_matrix(self.design, self.bins))
-
-    @property
-    def label_columns(self) -> int:
-        """Columns of the separate label totals: one, or two where labels share rows."""
-        return 1 if self.groups is None else 2
-
     @cached_property
-    def edge_array(self) -> Float64:
-        """The edges as an array."""
-        return np.array(self.edges)
-
-    @cached_property
-    def even(self) -> Float64:
-        """The edges where bins are even, for interpolation."""
-        return to_even(self.edge_array, self.warp)
-
-    @property
-    def label_cut(self) -> float:
-        """Score that parts the two columns of the label totals."""
-        return self.edges[int(np.argmin(np.abs(self.even - 0.75)))]
+    def cut_array(self) -> Int64:
+        """The cuts as an array."""
+        return np.array(self.cuts, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,14 +66,17 @@ class SketchTable:
     layout
         What they mean.
     table
-        (rows, measurements) sums of D·h, times `scale`.
+        (rows, B) counts h of every row from the top bin, or D·h, times `scale`.
     labels
-        (C, columns) label totals, times `scale`; measured separately.
+        (C,) label totals, times `scale`; measured separately.
     scale
         What counts were multiplied by before whole-number noise was added.
-    table_noise, label_noise
-        Variances of the noise of one number, in records², one entry for each collection that went
-        in (kept apart so that adding is exact in any order).
+    confusion
+        (C, C) how often each label was predicted for each true one, times `scale`; None if it was
+        not collected.
+    table_noise, label_noise, confusion_noise
+        Variances of the noise of one number over `scale`, one entry for each collection that
+        went in (kept apart so that adding is exact in any order).
     records
         Number of calibration records, where it is public.
     sites
@@ -115,10 +91,12 @@ class SketchTable:
     label_noise: tuple[float, ...]
     records: int | None
     sites: tuple[str, ...]
+    confusion: Int64 | None = None
+    confusion_noise: tuple[float, ...] = ()
 
     @property
     def table_sd(self) -> float:
-        """Deviation of the noise of one number of the table, in records."""
+        """Deviation of the noise of one number of the table, over `scale`."""
         return math.sqrt(math.fsum(self.table_noise))
 
     @property
@@ -127,9 +105,45 @@ class SketchTable:
         return math.sqrt(math.fsum(self.label_noise))
 
     @property
+    def confusion_sd(self) -> float:
+        """Deviation of the noise of one cell of the confusion matrix, in records."""
+        return math.sqrt(math.fsum(self.confusion_noise))
+
+    @property
     def exact(self) -> bool:
         """Whether there is no noise at all."""
         return self.table_sd == 0 and self.label_sd == 0
+
+    @cached_property
+    def separate_totals(self) -> Float64:
+        """(C,) label totals as they were measured."""
+        return self.labels / self.scale
+
+    @cached_property
+    def misses(self) -> Float64:
+        """(rows, B) records in a bin or above it, unbiased: raw sums, never made monotone."""
+        if self.layout.factored:
+            return factor.sums(self.table) / self.scale
+        return np.cumsum(self.table, axis=1) / self.scale
+
+    @cached_property
+    def cells(self) -> Float64:
+        """(rows, B) records of every bin from the top; negative where noise outweighs them."""
+        if self.layout.factored:
+            return factor.counts_of(self.table) / self.scale
+        return self.table / self.scale
+
+    def miss_deviation(self, window: int = 0) -> Float64:
+        """(B,) deviation of the noise of a row's misses; see `factor.sum_deviation`."""
+        bins = self.layout.bins
+        if self.table_sd == 0:
+            return np.zeros(bins)
+        return self.table_sd * factor.sum_deviation(bins, window)
+
+    @property
+    def cell_deviation(self) -> float:
+        """Deviation of the noise of a cell."""
+        return self.table_sd * factor.count_deviation(self.layout.bins) if self.table_sd else 0.0
 
     def __add__(self, other: SketchTable) -> SketchTable:
         """The table of both groups of sites; exact, and the same in any order."""
@@ -148,10 +162,12 @@ class SketchTable:
         scale = math.lcm(self.scale, other.scale)
         one, two = scale // self.scale, scale // other.scale
         known = self.records is not None and other.records is not None
-        learned = self.layout.learned or other.layout.learned  # sites that join repeat the groups
+        pairs = None
+        if self.confusion is not None and other.confusion is not None:
+            pairs = self.confusion * one + other.confusion * two
+        pair_noise = tuple(sorted(self.confusion_noise + other.confusion_noise))
         return replace(
             self,
-            layout=replace(self.layout, learned=learned),
             table=self.table * one + other.table * two,
             labels=self.labels * one + other.labels * two,
             scale=scale,
@@ -159,4 +175,6 @@ class SketchTable:
             label_noise=tuple(sorted(self.label_noise + other.label_noise)),
             records=(self.records or 0) + (other.records or 0) if known else None,
             sites=tuple(sorted(self.sites + other.sites)),
+            confusion=pairs,
+            confusion_noise=() if pairs is None else pair_noise,
         )

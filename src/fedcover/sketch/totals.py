@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcover.sketch.design import recovery
 from fedcover.sketch.table import SketchTable
 
 Float64 = NDArray[np.float64]
@@ -30,27 +29,12 @@ def shrunk(totals: Float64, sd: float, records: float | None) -> Float64:
 
 def label_totals(table: SketchTable) -> Float64:
     """(C,) calibration records of every label."""
-    if table.layout.groups is None:
-        return row_totals(table)[0]
-    sd = table.label_sd * float(np.sqrt(table.layout.label_columns))
-    return shrunk(table.labels.sum(axis=1) / table.scale, sd, table.records)
+    return shrunk(table.separate_totals, table.label_sd, table.records)
 
 
 def row_totals(table: SketchTable) -> tuple[Float64, Float64]:
-    """(rows,) calibration records of every row, and their deviations.
-
-    The separate label totals and the table's own row sums both measure them; each counts by its
-    noise.
-    """
-    layout = table.layout
-    separate = np.zeros(layout.rows)
-    np.add.at(separate, layout.row_of, table.labels.sum(axis=1) / table.scale)
-    if table.exact:
-        return separate, np.zeros(layout.rows)
-    members = np.bincount(layout.row_of, minlength=layout.rows)
-    given = table.label_sd**2 * layout.label_columns * members
-    ones = recovery(layout.design, layout.bins).sum(axis=0)
-    own = table.table_sd**2 * float(ones @ ones)
-    both = (own * separate + given * (table.table @ ones / table.scale)) / (own + given)
-    sd = np.sqrt(own * given / (own + given))
-    return shrunk(both, float(sd.mean()), table.records), sd
+    """(rows,) calibration records of every row, and the deviations of their noise."""
+    row = table.layout.row_of
+    members = np.bincount(row, minlength=table.layout.rows)
+    totals = np.bincount(row, label_totals(table), table.layout.rows)
+    return totals.astype(np.float64), table.label_sd * np.sqrt(members)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from fedcover import checks
 from fedcover.errors import FedcoverError
 from fedcover.privacy.statement import Privacy
-from fedcover.protocols.base import Method
+from fedcover.protocols.base import Method, under_budget
 from fedcover.protocols.dp_fedcp import DPFedCP
 from fedcover.protocols.pooled import EstimatedWeights, Pooled
 from fedcover.protocols.sketch import Sketch
@@ -28,8 +28,9 @@ KEYS: dict[str, Setting] = {
         "fedcover", "name of the run; the same name again repeats it, and costs nothing"
     ),
     "method": Setting("sketch", "sketch, dp-fedcp, pooled or estimated-weights"),
-    "options": Setting("", "options of the method, such as bins=12 or rounds=20, with commas"),
+    "options": Setting("", "options of the method, such as bins=512 or rounds=20, with commas"),
     "alpha": Setting("0.1", "error rates α, with commas"),
+    "certify": Setting(0.0, "probability with which coverage is to be 1-α or more; 0 for none"),
     "epsilon": Setting(0.0, "privacy budget ε of the run; 0 for none"),
     "delta": Setting(1e-5, "its δ"),
     "unit": Setting("record", "what is protected: record or site"),
@@ -65,6 +66,7 @@ class Run:
     method: str
     options: str
     alpha: str
+    certify: float
     epsilon: float
     delta: float
     unit: str
@@ -145,7 +147,13 @@ class Run:
 
         options = [part.strip() for part in self.options.split(",") if part.strip()]
         made: Method = make(METHODS, self.method, options, "method")
-        return made
+        return under_budget(made, self.privacy)
+
+    @property
+    def known_as(self) -> str:
+        """The name of what runs, by which sites know it."""
+        made = self.make_method()
+        return next(name for name, kind in METHODS.items() if isinstance(made, kind))
 
 
 def _typed(key: str, value: Any) -> Any:

@@ -18,7 +18,7 @@ from fedcover.engines.network.checkpoint import Checkpoint
 from fedcover.engines.network.conductor import Conductor, Patience
 from fedcover.engines.network.published import fit_facts, fit_message, sketch_message
 from fedcover.errors import FedcoverError
-from fedcover.protocols.base import Target, Task
+from fedcover.protocols.base import Target, Task, checked_certify
 from fedcover.sketch.result import SketchResult
 
 INFO, ERROR = 20, 40
@@ -52,10 +52,16 @@ def conduct(run: Run, channel: Any) -> list[str]:
         roster=_roster(run) if run.sums else None,
         tell=clock.tell,
     )
-    task = conductor.hello(run.method, privacy)
+    task = conductor.hello(run.known_as, privacy)
     log(INFO, "fedcover: %s takes part in %r", ", ".join(task.sites), run.run)
-    task = replace(task, alphas=alphas, seed=run.seed, fewest=run.fewest(len(task.sites)))
-    if run.method != "sketch":
+    task = replace(
+        task,
+        alphas=alphas,
+        seed=run.seed,
+        fewest=run.fewest(len(task.sites)),
+        certify=checked_certify(run.certify or None, method),
+    )
+    if run.known_as != "sketch":
         targets = tuple(Target(name, (name,)) for name in task.sites)
         task = replace(task, targets=targets)
     statement = method.statement(task)
@@ -67,15 +73,15 @@ def conduct(run: Run, channel: Any) -> list[str]:
         round(sum(traffic.bytes_up.values()) / n),
         round(sum(traffic.bytes_down.values()) / n),
     )
-    facts: dict[str, Any] = {"alphas": alphas}
-    if run.method == "sketch":
+    facts: dict[str, Any] = {"alphas": alphas, "certify": task.certify}
+    if run.known_as == "sketch":
         sketch = _sketch(published, method, task, statement, cost)
         sketch.save(out / "sketch.npz")
         messages = dict.fromkeys(task.sites, sketch_message(sketch))
     else:
         messages = {name: fit_message(published[name]) for name in task.sites}
         options = {f.name: getattr(method, f.name) for f in fields(method) if f.init}  # type: ignore[arg-type]
-        facts |= fit_facts(run.method, method.label, statement, cost, n, options)
+        facts |= fit_facts(run.known_as, method.label, statement, cost, n, options)
     if conductor.missing.keys() & set(task.sites):  # who was lost may be back, and is asked once
         conductor.patience = replace(conductor.patience, resends=0)
     have = conductor.finish(messages, facts)
@@ -86,7 +92,6 @@ def conduct(run: Run, channel: Any) -> list[str]:
 def _sketch(table: Any, method: Any, task: Task, statement: Any, cost: Cost) -> SketchResult:
     return SketchResult(
         table=table,
-        mode=method.mode,
         privacy=statement,
         cost=cost,
         score=task.score,

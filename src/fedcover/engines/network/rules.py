@@ -25,7 +25,7 @@ METHODS: dict[str, tuple[Any, tuple[str, ...]]] = {
     "sketch": (Sketch(), ("sketch",)),
     "dp-fedcp": (
         DPFedCP(),
-        ("counts", "mass", "totals", "steps", "private-counts", "private-histogram"),
+        ("counts", "mass", "totals", "steps"),
     ),
     "pooled": (Pooled(), ("scores",)),
     "estimated-weights": (EstimatedWeights(), ("scores",)),

@@ -10,42 +10,45 @@ from numpy.typing import ArrayLike, NDArray
 from fedcover import checks
 from fedcover.errors import FedcoverError
 from fedcover.labelshift.estimate import from_unlabelled
-from fedcover.sketch.mixture import mixture
 from fedcover.sketch.table import SketchTable
 from fedcover.sketch.totals import label_totals
 
 Float64 = NDArray[np.float64]
+
+GUESSED = (
+    "; the label mix was guessed from predictions, and is right only as far as the model's "
+    "probabilities are for the source's label mix"
+)
 
 RESAMPLES = 50
 """Bootstrap samples from which the error of a label mix guessed from predictions is found."""
 
 
 @dataclass(frozen=True)
-class Mix:
+class LabelMix:
     """A label distribution.
 
     Attributes
     ----------
-    wanted
-        (C,) shares.
-    counted
-        From how many labels they were counted; None if they were given or guessed.
-    guesses
-        (resamples, C) shares guessed from resampled predictions; None if they were not guessed.
+    shares
+        (C,) shares P*.
+    counts
+        (C,) whole numbers they were counted from; None if they were given or guessed.
+    draws
+        (R, C) other shares that are as plausible; None if they were not guessed.
+    said
+        What a reader should know about a guess.
     """
 
-    wanted: Float64
-    counted: int | None = None
-    guesses: Float64 | None = None
+    shares: Float64
+    counts: NDArray[np.int64] | None = None
+    draws: Float64 | None = None
+    said: str = ""
 
-    def guess_variance(self, table: SketchTable, alphas: tuple[float, ...]) -> Float64 | None:
-        """Variance of the coverage because the mix was guessed; None if it was not."""
-        if self.guesses is None:
-            return None
-        mixed = mixture(table, self.wanted)
-        row = table.layout.row_of
-        moved = [self.guesses @ mixed.rows[row, mixed.edge(a)] for a in alphas]
-        return np.var(moved, axis=1)
+    @property
+    def counted(self) -> int | None:
+        """From how many labels it was counted."""
+        return None if self.counts is None else int(self.counts.sum())
 
 
 def mix_of(
@@ -55,7 +58,7 @@ def mix_of(
     labels: ArrayLike | None,
     probabilities: ArrayLike | None,
     source: ArrayLike | None,
-) -> Mix:
+) -> LabelMix:
     """The label distribution from exactly one of counts, labels and predictions."""
     given = [v is not None for v in (label_counts, labels, probabilities)]
     if sum(given) != 1:
@@ -80,11 +83,11 @@ def mix_of(
                 "labels is empty", allowed="at least one label", fix="Give label_counts"
             )
         counts = np.bincount(y, minlength=n_classes)
-        return Mix(checks.distribution(counts, n_classes, "labels"), len(y))
-    wanted = checks.distribution(label_counts, n_classes, "label_counts")  # type: ignore[arg-type]
+        return LabelMix(checks.distribution(counts, n_classes, "labels"), counts)
+    shares = checks.distribution(label_counts, n_classes, "label_counts")  # type: ignore[arg-type]
     raw = checks.as_float(checks.array(label_counts, "label_counts"), "label_counts")
-    counted = bool((raw == np.round(raw)).all() and (raw <= checks.MOST_RECORDS).all())
-    return Mix(wanted, int(raw.sum()) if counted else None)
+    whole = bool((raw == np.round(raw)).all() and (raw <= checks.MOST_RECORDS).all())
+    return LabelMix(shares, raw.astype(np.int64) if whole else None)
 
 
 def guessed(
@@ -92,7 +95,7 @@ def guessed(
     label_names: tuple[str, ...] | None,
     probabilities: ArrayLike,
     source: ArrayLike | None,
-) -> Mix:
+) -> LabelMix:
     """The label mix of unlabelled records by EM, with a bootstrap of its error.
 
     It is right as far as the model's probabilities are, for records of the `source` label mix.
@@ -119,4 +122,4 @@ def guessed(
         from_unlabelled(p[rng.integers(len(p), size=len(p))], source=base, tolerance=1e-5)
         for _ in range(RESAMPLES)
     ]
-    return Mix(wanted, guesses=np.array(again))
+    return LabelMix(wanted, draws=np.array(again), said=GUESSED)

@@ -11,49 +11,49 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcover.errors import FedcoverError
+from fedcover.position import TOP
 from fedcover.privacy.noise import MOST_SIGMA
 from fedcover.protocols.message import Message
-from fedcover.sketch.bins import MOST_BINS, MOST_CELLS
-from fedcover.sketch.design import DESIGNS, MOST_DESIGNED
+from fedcover.sketch.grid import MOST_BINS, MOST_CELLS
 
 MOST_SCALE = 1 << 40
 
+MOST_CONFUSED = 100
+"""Labels up to which a confusion matrix is released: it has a cell for every pair."""
+
 
 @dataclass(frozen=True)
-class Asked:
+class SketchQuery:
     """A query in good order.
 
     Attributes
     ----------
     cuts
-        Inner edges of the score bins.
+        Inner cuts of the score bins, as positions.
     rows
         (C,) row of each label.
-    table
-        Whether the table is asked for.
-    columns
-        Columns of the label totals, 0 for none.
-    cut
-        Score that parts two columns.
-    design, scale, table_sigma, label_sigma
-        What is measured, in which units, with how much noise.
+    factored
+        Whether factorised counts are asked for.
+    scale, table_sigma, label_sigma
+        In which units, with how much noise.
+    confusion, confusion_sigma
+        Whether predicted × true labels are asked for, and with how much noise.
     most
         Most records that a site puts in; 0 for all.
     """
 
-    cuts: NDArray[np.float64]
+    cuts: NDArray[np.int64]
     rows: NDArray[np.int64]
-    table: bool
-    columns: int
-    cut: float
-    design: str
+    factored: bool
     scale: int
     table_sigma: float
     label_sigma: float
+    confusion: bool
+    confusion_sigma: float
     most: int
 
     @classmethod
-    def of(cls, query: Message, n_classes: int | None = None) -> Asked:
+    def of(cls, query: Message, n_classes: int | None = None) -> SketchQuery:
         """What a query asks; refused by shapes and public numbers alone.
 
         A check that looked at the data would be an oracle.
@@ -61,30 +61,26 @@ class Asked:
         n = query.numbers
         cuts, rows = (query.arrays.get(key, np.empty((0, 0))) for key in ("cuts", "rows"))
         good = _good_arrays(cuts, rows, n_classes)
-        good = good and _whole(n, "table", 0, 1) and _whole(n, "labels", 0, 2)
-        good = good and _whole(n, "design", 0, len(DESIGNS) - 1)
+        good = good and _whole(n, "factored", 0, 1) and _whole(n, "confusion", 0, 1)
         good = good and _whole(n, "scale", 1, MOST_SCALE) and _whole(n, "most", 0, 1 << 40)
-        good = good and all(_real(n, k, 0, MOST_SIGMA) for k in ("table_sigma", "label_sigma"))
-        good = good and _real(n, "cut", 0, 1)
-        if good:
-            flat = n["design"] == 0
-            good = flat or len(cuts) < MOST_DESIGNED
+        sigmas = ("table_sigma", "label_sigma", "confusion_sigma")
+        good = good and all(_real(n, k, 0, MOST_SIGMA) for k in sigmas)
+        good = good and (not n["confusion"] or len(rows) <= MOST_CONFUSED)
         if not good:
             raise FedcoverError(
                 "a query has bins, rows or numbers outside what was agreed",
-                allowed="bins in order, a row for every label, a known design, noise of 0 or more",
+                allowed="bins in order, a row for every label, noise of 0 or more",
                 fix="Do not answer this server: it would void the privacy account",
             )
         return cls(
             cuts=cuts,
             rows=rows,
-            table=bool(n["table"]),
-            columns=int(n["labels"]),
-            cut=float(n["cut"]),
-            design=DESIGNS[int(n["design"])],
+            factored=bool(n["factored"]),
             scale=int(n["scale"]),
             table_sigma=float(n["table_sigma"]),
             label_sigma=float(n["label_sigma"]),
+            confusion=bool(n["confusion"]),
+            confusion_sigma=float(n["confusion_sigma"]),
             most=int(n["most"]),
         )
 
@@ -98,8 +94,8 @@ class Asked:
 
 
 def _good_arrays(cuts: NDArray[Any], rows: NDArray[Any], n_classes: int | None) -> bool:
-    good = cuts.ndim == 1 and cuts.dtype == np.float64 and 1 <= len(cuts) < MOST_BINS
-    good = good and bool(np.isfinite(cuts).all() and (np.diff(cuts) > 0).all())
+    good = cuts.ndim == 1 and cuts.dtype == np.int64 and 1 <= len(cuts) < MOST_BINS
+    good = good and bool((np.diff(cuts) > 0).all()) and cuts[0] >= 0 and cuts[-1] < TOP
     good = good and rows.ndim == 1 and rows.dtype == np.int64 and len(rows) > 0
     good = good and n_classes in (None, len(rows))
     good = good and int(rows.min()) >= 0 and int(rows.max()) < len(rows)
