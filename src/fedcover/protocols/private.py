@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from fedcover.checks import MOST_RECORDS
 from fedcover.errors import FedcoverError
+from fedcover.position import positions
 from fedcover.privacy import accounting, noise
 from fedcover.privacy.events import Event, ExactRelease, GaussianRelease
 from fedcover.privacy.statement import Privacy, PrivacyStatement
@@ -225,7 +226,7 @@ def fits(
     curves = [curve_of(grid, s) for grid, s in zip(grids, seen, strict=True)]
     return {
         target.name: Fit(
-            thresholds=thresholds_on(curves[t], task.alphas, ratios[t] / totals[t], mode),
+            positions=positions(thresholds_on(curves[t], task.alphas, ratios[t] / totals[t], mode)),
             ratios=ratios[t],
             records=mixture * sizes.sum(),
             total=float(totals[t]),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcover.position import positions
 from fedcover.protocols.base import Fit
 from fedcover.sketch.groups import within_groups
 from fedcover.sketch.mixture import Mixture, mixture, thresholds
@@ -130,7 +131,7 @@ def fit_of(
     found, crowded = thresholds(table, mixed, alphas, mode, errors.systematic)
     records = float(mixed.totals.sum())
     return Fit(
-        thresholds=found,
+        positions=positions(found),
         ratios=mixed.shares * records,
         records=mixed.records,
         total=float(mixed.curve.values[-1]) * records,

@@ -13,6 +13,7 @@ from fedcover import checks
 from fedcover.calibration import Calibration, Cost
 from fedcover.conclusion import calibration_of
 from fedcover.errors import FedcoverError
+from fedcover.position import positions
 from fedcover.privacy.statement import PrivacyStatement
 from fedcover.protocols.base import Fit
 from fedcover.scores import Score
@@ -198,7 +199,7 @@ class SketchResult:
             )
         return replace(
             fit,
-            thresholds=both.thresholds,
+            positions=positions(both.thresholds),
             alarms=alarms,
             error=f"coverage {1 - alphas[a]:g} ± {both.error[a]:.3f} with {used}, by estimated "
             f"error: own scores count {share:.0%} (sketch alone ± {errors.total[a]:.3f}, own alone "
