@@ -13,10 +13,11 @@ from scipy.optimize import minimize_scalar
 
 import fedcover as fc
 from fedcover.errors import FedcoverError
+from fedcover.position import TOP, positions, scores_at
 from fedcover.quantile import (
     SmoothQuantileLoss,
     WeightedSample,
-    conformal_thresholds,
+    conformal_positions,
     moreau,
     moreau_gradient,
     moreau_minimiser,
@@ -100,15 +101,16 @@ def test_levels_are_exact(n):
     """Peers round the level to a percentile, or take floating-point products at their word."""
     alphas = (*(k / 100 for k in range(1, 100)), 0.001, 0.005, 0.025, 0.975, 0.999)
     scores = np.arange(1, n + 1) / (n + 1)
-    found = conformal_thresholds(WeightedSample(scores, np.ones(n)), alphas, np.ones(1))[:, 0]
+    sample = WeightedSample(positions(scores), np.ones(n))
+    found = scores_at(conformal_positions(sample, alphas, np.ones(1)))[:, 0]
     ranks = [exact_rank(a, n) for a in alphas]
     expected = [1.0 if r > n else r / (n + 1) for r in ranks]
     assert found.tolist() == expected
 
 
 def test_thresholds_of_a_weightless_sample_are_one():
-    sample = WeightedSample(np.array([0.2, 0.3]), np.zeros(2))
-    assert (conformal_thresholds(sample, (0.1, 0.5), np.array([0.0, 2.0])) == 1).all()
+    sample = WeightedSample(positions([0.2, 0.3]), np.zeros(2))
+    assert (conformal_positions(sample, (0.1, 0.5), np.array([0.0, 2.0])) == TOP).all()
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.3, 0.9])

@@ -7,6 +7,7 @@ import pytest
 
 import fedcover as fc
 from fedcover.errors import FedcoverError
+from fedcover.position import scores_at
 
 RNG = np.random.default_rng(0)
 PROBS, LABELS = RNG.dirichlet(np.ones(3), 30), RNG.integers(0, 3, 30)
@@ -85,8 +86,8 @@ def test_softmax_does_not_depend_on_a_shift():
 
 def test_sorted_records_keep_score_and_label_together():
     site = fc.Site("a", [0.3, 0.1, 0.2, 0.1], [2, 0, 1, 2], n_classes=3)
-    scores, labels = site.sorted_records()
-    assert scores.tolist() == [0.1, 0.1, 0.2, 0.3]
+    at, labels = site.sorted_records()
+    assert scores_at(at).tolist() == [0.1, 0.1, 0.2, 0.3]
     assert labels.tolist() == [0, 2, 1, 2]
 
 
@@ -95,7 +96,7 @@ def test_subsets_are_drawn_by_seed_without_replacement():
     site = fc.Site("a", scores, np.arange(100) % 7, n_classes=7)
     first, labels = site.sorted_records(40, seed=1)
     assert len(np.unique(first)) == 40
-    assert np.array_equal(labels, np.round(first * 100).astype(int) % 7)
+    assert np.array_equal(labels, np.round(scores_at(first) * 100).astype(int) % 7)
     assert np.array_equal(first, site.sorted_records(40, seed=1)[0])
     assert not np.array_equal(first, site.sorted_records(40, seed=2)[0])
     assert len(site.sorted_records(500, seed=1)[0]) == 100

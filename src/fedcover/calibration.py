@@ -22,12 +22,15 @@ from fedcover.prediction import PredictionSets
 from fedcover.privacy.ledger_entries import event_facts, event_from
 from fedcover.privacy.statement import PrivacyStatement
 from fedcover.scores import Score
-from fedcover.site import checked_score, names, softmax
+from fedcover.site import ROUNDING, checked_score, names, softmax
 from fedcover.writing import replacing
 
 Float64 = NDArray[np.float64]
 
-SCHEMA, SCHEMA_VERSION = "fedcover/calibration", 1
+EPS = float(np.finfo(np.float64).eps)
+
+SCHEMA, SCHEMA_VERSION = "fedcover/calibration", 2
+"""Version 1 had no distances; they are then 1 - thresholds."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,11 @@ class Calibration:
     alpha
         (A,) miscoverage levels.
     thresholds
-        (A, C); label y is in the set where its score is at most thresholds[a, y].
+        (A, C) scores, rounded up; label y is in the set where its score is at most
+        thresholds[a, y].
+    distances
+        (A, C) distances of the thresholds to 1, which tell more than a threshold near 1 can; 1 -
+        thresholds unless given.
     method, options
         How they were found.
     guarantee
@@ -93,6 +100,11 @@ class Calibration:
     label_names: tuple[str, ...] | None = None
     options: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    distances: Float64 = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.distances is None:
+            object.__setattr__(self, "distances", 1 - self.thresholds)
 
     @property
     def n_classes(self) -> int:
@@ -131,27 +143,73 @@ class Calibration:
         self._same_classes(p)
         used = self._score(score)
         mask = np.empty((len(self.alpha), *p.shape), dtype=bool)
-        limits = self._limits()
-        for rows, values in used.chunks(p, checks.generator(seed, "predict", self.target), u):
-            for a, limit in enumerate(limits):
-                np.less_equal(values, limit, out=mask[a, rows])
+        upper, tops, gaps = self._limits()
+        sides = used.chunks(
+            p,
+            checks.generator(seed, "predict", self.target),
+            u,
+            scores=not upper.all(),
+            distances=bool(upper.any()),
+        )
+        for rows, v, d in sides:
+            for a, far in enumerate(upper):
+                if far.all():
+                    np.greater_equal(d, gaps[a], out=mask[a, rows])
+                elif not far.any():
+                    np.less_equal(v, tops[a], out=mask[a, rows])
+                else:
+                    mask[a, rows] = np.where(far, d >= gaps[a], v <= tops[a])
         return PredictionSets(mask, self.alpha, self.label_names)
 
-    def sets_from_scores(self, values: ArrayLike) -> PredictionSets:
-        """Prediction sets from ready scores of every label, (n, C) in [0, 1]."""
-        v = checks.matrix(values, "scores")
-        checks.unit_scores(v.ravel(), "scores")
+    def sets_from_scores(
+        self, values: ArrayLike, distances: ArrayLike | None = None
+    ) -> PredictionSets:
+        """Prediction sets from ready scores of every label, (n, C) in [0, 1].
+
+        Parameters
+        ----------
+        values
+            Scores V.
+        distances
+            1 - V, where they are known better than by subtraction.
+        """
+        v = self._ready(values, "scores")
+        upper, tops, gaps = self._limits()
+        if distances is None:
+            slack = 4 * self.n_classes * EPS  # what scores say of distances is not relative
+            mask = np.stack(
+                [v <= limit for limit in np.where(upper, self.thresholds + slack, tops)]
+            )
+        else:
+            d = self._ready(distances, "distances")
+            if d.shape != v.shape or (np.abs(1 - v - d) > ROUNDING).any():
+                raise FedcoverError(
+                    f"distances of shape {d.shape} do not fit scores of shape {v.shape}",
+                    allowed=f"distances that are 1 - scores within {ROUNDING:g}",
+                    fix="Leave distances out if scores are all you have",
+                )
+            levels = zip(upper, tops, gaps, strict=True)
+            mask = np.stack([np.where(far, d >= gap, v <= top) for far, top, gap in levels])
+        return PredictionSets(mask, self.alpha, self.label_names)
+
+    def _ready(self, values: ArrayLike, what: str) -> Floats:
+        v = checks.matrix(values, what)
+        checks.unit_scores(v.ravel(), what)
         self._same_classes(v)
-        mask = np.stack([v <= limit for limit in self._limits()])
-        return PredictionSets(mask, self.alpha, self.label_names)
+        return v
 
-    def _limits(self) -> Float64:
-        """The thresholds, and a little more than rounding error.
+    def _limits(self) -> tuple[NDArray[np.bool_], Float64, Float64]:
+        """Which thresholds are beyond one half, and scores and distances that are just inside.
 
         Scores at calibration were summed in another order; a record as unusual as the one that made
-        the threshold must not fall out for that.
+        the threshold must not fall out for that. The rounding of a sum is relative to it. Where a
+        distance says no more than the threshold does, it was made from scores by subtraction, and
+        has their rounding.
         """
-        return self.thresholds + 4 * self.n_classes * np.finfo(np.float64).eps
+        slack = 4 * self.n_classes * EPS
+        plain = self.distances == 1 - self.thresholds
+        gaps = self.distances - slack * np.where(plain, 1.0, self.distances)
+        return self.thresholds > 0.5, self.thresholds * (1 + slack), gaps
 
     def _score(self, given: Score | None) -> Score:
         if given is not None:
@@ -192,6 +250,7 @@ class Calibration:
         body = {
             **{k: v for k, v in self.__dict__.items() if k not in ("score", "cost")},
             "thresholds": self.thresholds.tolist(),
+            "distances": self.distances.tolist(),
             "ratios": self.ratios.tolist(),
             "cost": asdict(self.cost),
             "score": self.score.spec() if self.score else None,
@@ -220,10 +279,11 @@ class Calibration:
             raise _unreadable(path, "is not JSON, or only a part of it") from None
         if not isinstance(file, dict) or file.get("schema") != SCHEMA:
             raise _unreadable(path, "is not a calibration of fedcover")
-        if file.get("version") != SCHEMA_VERSION:
+        version = file.get("version")
+        if version not in (1, SCHEMA_VERSION) or isinstance(version, bool):
             raise FileError(
-                f"{path} has schema version {file.get('version')!r}",
-                allowed=f"version {SCHEMA_VERSION}",
+                f"{path} has schema version {version!r}",
+                allowed=f"version {SCHEMA_VERSION}, or 1",
                 fix="Install the version of fedcover that wrote it",
             )
         body = file.get("calibration")
@@ -234,12 +294,12 @@ class Calibration:
         if not isinstance(body, dict) or not digest or file.get("sha256") != digest:
             raise _unreadable(path, "was changed or damaged: its checksum does not match")
         try:
-            return cls._from_body(body)
+            return cls._from_body(body, version)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise _unreadable(path, f"has fields that cannot be ({error})") from None
 
     @classmethod
-    def _from_body(cls, body: dict[str, Any]) -> Calibration:
+    def _from_body(cls, body: dict[str, Any], version: int) -> Calibration:
         values = dict(body)
         limits = np.array(values.pop("thresholds"), dtype=np.float64)
         alpha = checks.alphas(values.pop("alpha"))
@@ -247,6 +307,11 @@ class Calibration:
             raise ValueError(f"thresholds of shape {limits.shape} for {len(alpha)} levels")
         checks.whole(limits.shape[1], "number of classes", 2)
         checks.unit_scores(limits.ravel(), "thresholds")
+        given = 1 - limits if version == 1 else values.pop("distances")
+        distances = np.array(given, dtype=np.float64)
+        checks.unit_scores(distances.ravel(), "distances")
+        if distances.shape != limits.shape or (np.abs(1 - limits - distances) > ROUNDING).any():
+            raise ValueError("distances that do not fit the thresholds")
         ratios = np.array(values.pop("ratios"), dtype=np.float64)
         if ratios.shape != (limits.shape[1],) or not (np.isfinite(ratios) & (ratios >= 0)).all():
             raise ValueError(f"ratios {ratios}")
@@ -268,6 +333,7 @@ class Calibration:
             | {
                 "alpha": alpha,
                 "thresholds": limits,
+                "distances": distances,
                 "ratios": ratios,
                 "cost": Cost(**values.pop("cost")),
                 "score": None if spec is None else scores.from_spec(spec),

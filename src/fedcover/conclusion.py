@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from fedcover.calibration import Calibration, Cost
 from fedcover.errors import FedcoverWarning
 from fedcover.labelshift.ratios import effective_size
+from fedcover.position import TOP, Positions, distances_at, scores_at
 from fedcover.privacy.statement import PrivacyStatement
-from fedcover.protocols.base import Fit, Float64, Method
+from fedcover.protocols.base import Fit, Method
 from fedcover.scores import Score
 
 
@@ -32,11 +33,13 @@ def calibration_of(
     alarms = _alarms(alphas, target, fit, label_names)
     for alarm in alarms:
         warnings.warn(alarm, FedcoverWarning, stacklevel=3)
+    limits = _nested(alphas, fit.positions)
     promise = "; ".join(t for t in (fit.error, statement.effect if statement else "") if t)
     return Calibration(
         target=target,
         alpha=alphas,
-        thresholds=_nested(alphas, fit.thresholds),
+        thresholds=scores_at(limits),
+        distances=distances_at(limits),
         method=method.label,
         options=_options(method),
         guarantee=method.guarantee + (f"; {promise}" if promise else ""),
@@ -55,14 +58,14 @@ def calibration_of(
     )
 
 
-def _nested(alphas: tuple[float, ...], thresholds: Float64) -> Float64:
+def _nested(alphas: tuple[float, ...], limits: Positions) -> Positions:
     """Thresholds that never grow with α, so that the sets are nested.
 
     Exact quantiles are; averaged iterates may cross, and then the larger one counts for both.
     """
     order = np.argsort(alphas)[::-1]
-    out = np.empty_like(thresholds)
-    out[order] = np.maximum.accumulate(thresholds[order], axis=0)
+    out = np.empty_like(limits)
+    out[order] = np.maximum.accumulate(limits[order], axis=0)
     return out
 
 
@@ -95,7 +98,7 @@ def _alarms(
         # (1-α)(W + w_y) > W, in units of the average record; then undo the subsampling.
         need = fit.ratios * (n / fit.total) * min((1 - alpha) / alpha, 1e300)
         missing = np.ceil((need - n) * (fit.available / n) - 1e-6)
-        full = np.count_nonzero((missing > 0) & (fit.thresholds[a] >= 1))
+        full = np.count_nonzero((missing > 0) & (fit.positions[a] >= TOP))
         if full:
             which = "every label" if full == len(need) else f"{full} of {len(need)} labels"
             out.append(

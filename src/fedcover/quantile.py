@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedcover import checks
 from fedcover.errors import FedcoverError
+from fedcover.position import TOP, Positions
 
 Float64 = NDArray[np.float64]
 
@@ -79,9 +80,12 @@ def weighted_quantile(
 
 
 class WeightedSample:
-    """A sample sorted once, which then gives G(q) = Σ_k w_k 1{v_k ≤ q} and its inverse quickly."""
+    """A sample sorted once, which then gives G(q) = Σ_k w_k 1{v_k ≤ q} and its inverse quickly.
 
-    def __init__(self, values: Float64, weights: Float64) -> None:
+    values : (n,) numbers, or positions of scores; weights : (n,).
+    """
+
+    def __init__(self, values: Float64 | Positions, weights: Float64) -> None:
         keep = weights > 0
         values, weights = values[keep], weights[keep]
         order = np.argsort(values, kind="stable")
@@ -89,26 +93,27 @@ class WeightedSample:
         self.cumulative = np.cumsum(weights[order])
         self.total = float(self.cumulative[-1]) if len(order) else 0.0
 
-    def quantile(self, mass: Float64) -> Float64:
-        """inf{q : G(q) ≥ mass}; infinite where even the total falls short."""
+    def quantile(self, mass: Float64) -> NDArray[Any]:
+        """inf{q : G(q) ≥ mass}; infinite, or beyond TOP, where even the total falls short."""
         slack = rounding_slack(self.total, len(self.values))
         index = np.searchsorted(self.cumulative, mass - slack, side="left")
-        return np.append(self.values, np.inf)[index]
+        beyond = TOP + 1 if self.values.dtype == np.int64 else np.inf
+        return np.append(self.values, beyond)[index]
 
 
-def conformal_thresholds(
+def conformal_positions(
     sample: WeightedSample, alphas: tuple[float, ...], query_weights: Float64
-) -> Float64:
-    """Thresholds Q_{1-α}(μ̂_y) of the weighted sample with mass w_y at 1, (A, C) (eq. 6 and 8).
+) -> Positions:
+    """Positions of Q_{1-α}(μ̂_y) of positions with weights and mass w_y at 1, (A, C) (eq. 6 and 8).
 
     The query label y only moves the level (1-α)(W + w_y). Where the level exceeds W the
     quantile sits in the point mass at 1: that label is in every set. A sample without any weight
     says nothing, so all its thresholds are 1.
     """
     if sample.total == 0:
-        return np.ones((len(alphas), len(query_weights)))
+        return np.full((len(alphas), len(query_weights)), TOP)
     keep = 1 - np.asarray(alphas)[:, None]
-    return np.minimum(sample.quantile(keep * (sample.total + query_weights)), 1.0)
+    return np.minimum(sample.quantile(keep * (sample.total + query_weights)), TOP)
 
 
 def pinball(q: ArrayLike, v: ArrayLike, alpha: ArrayLike) -> Float64:

@@ -1,4 +1,4 @@
-"""`ranking.above_all`, compiled: numpy has no radix sort of floats, and none per row with indices.
+"""`ranking.masses`, compiled: numpy has no radix sort of floats, and none per row with indices.
 
 Probabilities are not negative, so their bit patterns sort like the numbers. Eleven bits a pass.
 """
@@ -11,13 +11,17 @@ from numpy.typing import NDArray
 
 
 @njit(cache=True)
-def above_all(
-    p: NDArray[np.floating], bits: NDArray[np.unsignedinteger]
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Mass above and rank of every label; `bits` are the same numbers seen as unsigned integers."""
+def masses(
+    p: NDArray[np.floating], bits: NDArray[np.unsignedinteger], upper: bool, lower: bool
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
+    """Mass above, other mass and rank of every label, where wanted.
+
+    bits : the same numbers seen as unsigned integers.
+    """
     n, c = p.shape
     passes = 3 if bits.itemsize == 4 else 6
-    mass, rank = np.empty((n, c)), np.empty((n, c), dtype=np.int64)
+    mass, rank = np.empty((n if upper else 0, c)), np.empty((n, c), dtype=np.int64)
+    other = np.empty((n if lower else 0, c))
     key, other_key = np.empty(c, bits.dtype), np.empty(c, bits.dtype)
     label, other_label = np.empty(c, np.int64), np.empty(c, np.int64)
     place = np.empty(2048, np.int64)
@@ -51,7 +55,18 @@ def above_all(
         for j in range(c - 1, -1, -1):
             if j == c - 1 or key[j] != key[j + 1]:
                 above, position = running, c - j
-            mass[r, label[j]] = above
             rank[r, label[j]] = position
-            running += p[r, label[j]]
-    return mass, rank
+            if upper:
+                mass[r, label[j]] = above
+                running += p[r, label[j]]
+        if lower:
+            running, below = 0.0, 0.0
+            last = 0  # where the labels that tie begin
+            for j in range(c):
+                below = running
+                running += p[r, label[j]]
+                if j == c - 1 or key[j] != key[j + 1]:
+                    for k in range(last, j + 1):
+                        other[r, label[k]] = below
+                    last = j + 1
+    return mass, other, rank

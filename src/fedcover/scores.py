@@ -5,6 +5,10 @@ Every score offers
     of_labels(probs, labels)  (n,)    the score of each record's own label, without a sort
     of_all(probs)             (n, C)  the score of every label
 
+and the distances 1 - V as distances_of_labels and distances_of_all. A sure model has scores within
+10⁻²⁰ of 1, so both V and 1 - V are sums from their own, small side. Rows of probabilities need sum
+to 1 only within 10⁻³; each counts as divided by its sum, or V and 1 - V would not add up to 1.
+
 A larger score means a more surprising label. Scores whose published form leaves [0, 1] (RAPS, SAPS,
 margin, rank) are mapped into it by a fixed increasing function, which changes no prediction set.
 
@@ -22,9 +26,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcover import checks, ranking
+from fedcover import checks
 from fedcover.checks import Floats, Seed
 from fedcover.errors import FedcoverError
+from fedcover.position import Positions, distances_at, positions, scores_at
+from fedcover.ranking import Rows
 from fedcover.uniforms import row_uniforms
 
 Float64 = NDArray[np.float64]
@@ -54,38 +60,72 @@ class Score:
         u
             (n,) numbers in [0, 1] to use instead.
         """
-        p = checks.probabilities(probs)
-        return self.of_checked(p, checks.labels(labels, p.shape[1], n=len(p)), seed, u)
+        return scores_at(self._checked(probs, labels, seed, u))
 
-    def of_checked(
-        self, p: Floats, y: NDArray[np.int64], seed: Seed = None, u: ArrayLike | None = None
+    def distances_of_labels(
+        self, probs: ArrayLike, labels: ArrayLike, seed: Seed = None, u: ArrayLike | None = None
     ) -> Float64:
-        """`of_labels` for probabilities and labels that are known to be in order."""
+        """1 - V of `of_labels` (with the same seed or u), exact where V is near 1."""
+        return distances_at(self._checked(probs, labels, seed, u))
+
+    def positions(
+        self, p: Floats, y: NDArray[np.int64], seed: Seed = None, u: ArrayLike | None = None
+    ) -> Positions:
+        """The position of each own score, for probabilities and labels known to be in order."""
         u_rows = self._u(p, seed, u, y)
-        out = np.empty(len(p))
+        out = np.empty(len(p), dtype=np.int64)
         for rows in checks.row_chunks(*p.shape):
-            part, mine = p[rows], y[rows]
-            p_label = part[np.arange(len(part)), mine]
-            out[rows] = self._labels(part, mine, p_label.astype(np.float64), u_rows[rows])
-        return np.clip(out, 0, 1, out=out)
+            asked, mine = Rows(p[rows], y[rows]), u_rows[rows, None]
+            sides = (_clipped(f(asked, mine))[:, 0] for f in (self._score, self._distance))
+            out[rows] = positions(*sides)
+        return out
 
     def of_all(self, probs: ArrayLike, seed: Seed = None, u: ArrayLike | None = None) -> Float64:
         """The score of every label of every record, (n, C); same u for a record's labels."""
-        p = checks.probabilities(probs)
-        out = np.empty(p.shape)
-        for rows, part in self.chunks(p, seed, u):
-            out[rows] = part
-        return out
+        return self._matrix(probs, seed, u, upper=True)
+
+    def distances_of_all(
+        self, probs: ArrayLike, seed: Seed = None, u: ArrayLike | None = None
+    ) -> Float64:
+        """1 - V of `of_all` (with the same seed or u), exact where V is near 1."""
+        return self._matrix(probs, seed, u, upper=False)
 
     def chunks(
-        self, probs: Floats, seed: Seed = None, u: ArrayLike | None = None
-    ) -> Iterator[tuple[slice, Float64]]:
-        """`of_all` for checked probabilities, a few rows at a time, for little memory."""
+        self,
+        probs: Floats,
+        seed: Seed = None,
+        u: ArrayLike | None = None,
+        *,
+        scores: bool = True,
+        distances: bool = False,
+    ) -> Iterator[tuple[slice, Float64, Float64]]:
+        """Scores and distances of all labels, as far as wanted, a few rows at a time.
+
+        For checked probabilities; what is not wanted comes without rows.
+        """
         u_rows = self._u(probs, seed, u)
         large = probs.size >= LARGE
         for rows in checks.row_chunks(*probs.shape):
-            part = self._all(probs[rows], u_rows[rows, None], large)
-            yield rows, np.clip(part, 0, 1, out=part)
+            asked = Rows(probs[rows], compiled=large, upper=scores, lower=distances)
+            mine, empty = u_rows[rows, None], np.empty((0, probs.shape[1]))
+            yield (
+                rows,
+                _clipped(self._score(asked, mine)) if scores else empty,
+                _clipped(self._distance(asked, mine)) if distances else empty,
+            )
+
+    def _checked(
+        self, probs: ArrayLike, labels: ArrayLike, seed: Seed, u: ArrayLike | None
+    ) -> Positions:
+        p = checks.probabilities(probs)
+        return self.positions(p, checks.labels(labels, p.shape[1], n=len(p)), seed, u)
+
+    def _matrix(self, probs: ArrayLike, seed: Seed, u: ArrayLike | None, upper: bool) -> Float64:
+        p = checks.probabilities(probs)
+        out = np.empty(p.shape)
+        for rows, v, d in self.chunks(p, seed, u, scores=upper, distances=not upper):
+            out[rows] = v if upper else d
+        return out
 
     def spec(self) -> dict[str, Any]:
         """A plain description that `from_spec` turns back into the score."""
@@ -113,11 +153,27 @@ class Score:
             return row_uniforms(p, checks.generator(seed), labels)
         return np.full(len(p), setting)
 
-    def _labels(self, p: Floats, y: NDArray[np.int64], p_label: Float64, u: Float64) -> Float64:
+    def _score(self, rows: Rows, u: Float64) -> Float64:
+        """V of the labels asked about; u is (n, 1)."""
         raise AssertionError("each score defines its own")
 
-    def _all(self, p: Floats, u: Float64, large: bool) -> Float64:
+    def _distance(self, rows: Rows, u: Float64) -> Float64:
+        """1 - V, as a sum of parts that are not negative."""
         raise AssertionError("each score defines its own")
+
+
+def _upto(rows: Rows, u: Float64) -> Float64:
+    """The mass of all more likely labels and a share u of one's own."""
+    return (rows.above + u * rows.own) / rows.total
+
+
+def _beyond(rows: Rows, u: Float64) -> Float64:
+    """The mass that `_upto` leaves."""
+    return (rows.below + (1 - u) * rows.own) / rows.total
+
+
+def _clipped(values: Float64) -> Float64:
+    return np.clip(values, 0, 1, out=values)
 
 
 @dataclass(frozen=True)
@@ -145,13 +201,11 @@ class APS(_Randomised):
     (Plassier et al. 2023, section 5; Romano, Sesia, Candès 2020).
     """
 
-    def _labels(self, p: Floats, y: NDArray[np.int64], p_label: Float64, u: Float64) -> Float64:
-        return ranking.mass_above_label(p, y) + u * p_label
+    def _score(self, rows: Rows, u: Float64) -> Float64:
+        return _upto(rows, u)
 
-    def _all(self, p: Floats, u: Float64, large: bool) -> Float64:
-        mass, _ = ranking.above_all(p, large)
-        mass += u * p
-        return mass
+    def _distance(self, rows: Rows, u: Float64) -> Float64:
+        return _beyond(rows, u)
 
 
 @dataclass(frozen=True)
@@ -170,17 +224,14 @@ class RAPS(_Randomised):
         object.__setattr__(self, "penalty", checks.real(self.penalty, "penalty", 0, 1e9))
         object.__setattr__(self, "k_reg", checks.whole(self.k_reg, "k_reg", 0))
 
-    def _labels(self, p: Floats, y: NDArray[np.int64], p_label: Float64, u: Float64) -> Float64:
-        aps = ranking.mass_above_label(p, y) + u * p_label
-        return self._regularise(aps, ranking.rank_of_label(p, y), p.shape[1])
+    def _score(self, rows: Rows, u: Float64) -> Float64:
+        beyond = np.maximum(0, rows.rank - self.k_reg)
+        return (_upto(rows, u) + self.penalty * beyond) / self.divisor(rows.n_classes)
 
-    def _all(self, p: Floats, u: Float64, large: bool) -> Float64:
-        mass, rank = ranking.above_all(p, large)
-        mass += u * p
-        return self._regularise(mass, rank, p.shape[1])
-
-    def _regularise(self, aps: Float64, rank: NDArray[np.int64], n_classes: int) -> Float64:
-        return (aps + self.penalty * np.maximum(0, rank - self.k_reg)) / self.divisor(n_classes)
+    def _distance(self, rows: Rows, u: Float64) -> Float64:
+        beyond = np.maximum(0, rows.rank - self.k_reg)
+        spared = self.penalty * (max(0, rows.n_classes - self.k_reg) - beyond)
+        return (_beyond(rows, u) + spared) / self.divisor(rows.n_classes)
 
     def divisor(self, n_classes: int) -> float:
         """The largest value before it is divided into [0, 1]."""
@@ -201,16 +252,16 @@ class SAPS(_Randomised):
         super().__post_init__()
         object.__setattr__(self, "penalty", checks.real(self.penalty, "penalty", 0, 1e9))
 
-    def _labels(self, p: Floats, y: NDArray[np.int64], p_label: Float64, u: Float64) -> Float64:
-        return self._value(p.max(axis=1), ranking.rank_of_label(p, y), u, p.shape[1])
-
-    def _all(self, p: Floats, u: Float64, large: bool) -> Float64:
-        _, rank = ranking.above_all(p, large)
-        return self._value(p.max(axis=1, keepdims=True), rank, u, p.shape[1])
-
-    def _value(self, top: Floats, rank: NDArray[np.int64], u: Float64, n_classes: int) -> Float64:
+    def _score(self, rows: Rows, u: Float64) -> Float64:
+        top, rank = rows.top / rows.total, rows.rank
         raw = np.where(rank == 1, u * top, top + self.penalty * (rank - 2 + u))
-        return raw / self.divisor(n_classes)
+        return raw / self.divisor(rows.n_classes)
+
+    def _distance(self, rows: Rows, u: Float64) -> Float64:
+        rank, rest = rows.rank, rows.rest / rows.total
+        first = rest + (1 - u) * (rows.top / rows.total) + self.penalty * (rows.n_classes - 1)
+        other = rest + self.penalty * (rows.n_classes - rank + (1 - u))
+        return np.where(rank == 1, first, other) / self.divisor(rows.n_classes)
 
     def divisor(self, n_classes: int) -> float:
         """The largest value before it is divided into [0, 1]."""
@@ -221,40 +272,33 @@ class SAPS(_Randomised):
 class LAC(Score):
     """Least ambiguous classifier (Sadinle, Lei, Wasserman 2019): V = 1 - f̂(x)[y]."""
 
-    def _labels(self, p: Floats, y: NDArray[np.int64], p_label: Float64, u: Float64) -> Float64:
-        return 1 - p_label
+    def _score(self, rows: Rows, u: Float64) -> Float64:
+        return (rows.rest + (rows.top - rows.own)) / rows.total
 
-    def _all(self, p: Floats, u: Float64, large: bool) -> Float64:
-        return 1 - p.astype(np.float64)
+    def _distance(self, rows: Rows, u: Float64) -> Float64:
+        return rows.own / rows.total
 
 
 @dataclass(frozen=True)
 class Margin(Score):
     """How far the best other label is ahead: V = (1 + max_{y'≠y} f̂[y'] - f̂[y]) / 2."""
 
-    def _labels(self, p: Floats, y: NDArray[np.int64], p_label: Float64, u: Float64) -> Float64:
-        return self._value(ranking.top_two(p), p_label[:, None])[:, 0]
+    def _score(self, rows: Rows, u: Float64) -> Float64:
+        return (rows.rest + (rows.top - rows.own) + rows.rival) / (2 * rows.total)
 
-    def _all(self, p: Floats, u: Float64, large: bool) -> Float64:
-        return self._value(ranking.top_two(p), p.astype(np.float64))
-
-    @staticmethod
-    def _value(top_two: Floats, p: Float64) -> Float64:
-        second, first = top_two[:, :1], top_two[:, 1:]
-        rival = np.where(p == first, second, first)
-        return (1 + rival - p) / 2
+    def _distance(self, rows: Rows, u: Float64) -> Float64:
+        return (rows.rest + (rows.top - rows.rival) + rows.own) / (2 * rows.total)
 
 
 @dataclass(frozen=True)
 class TopK(Score):
     """The rank of the label: V = rank / C, where rank 1 is the most likely label."""
 
-    def _labels(self, p: Floats, y: NDArray[np.int64], p_label: Float64, u: Float64) -> Float64:
-        return ranking.rank_of_label(p, y) / p.shape[1]
+    def _score(self, rows: Rows, u: Float64) -> Float64:
+        return rows.rank / rows.n_classes
 
-    def _all(self, p: Floats, u: Float64, large: bool) -> Float64:
-        _, rank = ranking.above_all(p, large)
-        return rank / p.shape[1]
+    def _distance(self, rows: Rows, u: Float64) -> Float64:
+        return (rows.n_classes - rows.rank) / rows.n_classes
 
     def divisor(self, n_classes: int) -> float:
         """The largest value before it is divided into [0, 1]."""

@@ -15,12 +15,16 @@ from fedcover.errors import FedcoverError
 from fedcover.inputs import listed
 from fedcover.inputs import names as names
 from fedcover.logits import softmax as softmax
+from fedcover.position import distances_at, positions, scores_at
 from fedcover.scores import APS, Score
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 Float64 = NDArray[np.float64]
+
+ROUNDING = 1e-9
+"""How far a score and its distance to 1 may be from adding up to 1."""
 
 
 class Site:
@@ -36,6 +40,9 @@ class Site:
         (n,) class numbers in 0..n_classes-1, or names of classes where `label_names` are given.
     n_classes
         Number of classes |Y|, the same at every site; at most a million.
+    distances
+        (n,) distances 1 - V_k, where they are known better than the scores tell: a score within
+        10⁻¹⁷ of 1 is 1. Default: 1 - scores.
     label_counts
         (n_classes,) label counts M_y that stand for the site's label distribution (eq. 10), for
         example those of its training data. Default: the calibration counts.
@@ -54,6 +61,7 @@ class Site:
         labels: ArrayLike,
         *,
         n_classes: int,
+        distances: ArrayLike | None = None,
         label_counts: ArrayLike | None = None,
         score: Score | None = None,
         label_names: tuple[str, ...] | list[str] | None = None,
@@ -62,15 +70,15 @@ class Site:
         self.name = _name(name)
         what = f"site {self.name!r}: "
         self.n_classes = checks.whole(n_classes, what + "n_classes", 2, checks.MOST_CLASSES)
-        self.scores = _frozen(checks.unit_scores(scores, what + "scores"))
-        if not len(self.scores):
+        self.positions = _frozen(_positions(scores, distances, what))
+        if not len(self):
             raise FedcoverError(
                 what + "no records",
                 allowed="at least one calibration record",
                 fix="Leave the site out of `sites`; it can still be a target by its label counts",
             )
         self.label_names = names(label_names, self.n_classes, what + "label_names")
-        given = (labels, self.n_classes, what + "labels", len(self.scores), self.label_names)
+        given = (labels, self.n_classes, what + "labels", len(self), self.label_names)
         self.labels = _frozen(checks.labels(*given))
         self.separate_counts = label_counts is not None
         self.label_counts = (
@@ -80,7 +88,7 @@ class Site:
         )
         self.score = None if score is None else checked_score(score, what + "score")
         self.temperature = checks.real(temperature, what + "temperature", 0, np.inf, open_low=True)
-        self._ordered: dict[tuple[int | None, int], tuple[Float64, Ints]] = {}
+        self._ordered: dict[tuple[int | None, int], tuple[Ints, Ints]] = {}
 
     @classmethod
     def from_probabilities(
@@ -108,12 +116,13 @@ class Site:
         p = checks.probabilities(probs, what + "probs")
         label_names = _class_names(probs, label_names, p.shape[1], what)
         y = checks.labels(labels, p.shape[1], what + "labels", len(p), label_names)
-        values = score.of_checked(p, y, seed=checks.generator(seed, "site", name))
+        at = score.positions(p, y, seed=checks.generator(seed, "site", name))
         return cls(
             name,
-            values,
+            scores_at(at),
             y,
             n_classes=p.shape[1],
+            distances=distances_at(at),
             label_counts=label_counts,
             score=score,
             label_names=label_names,
@@ -178,18 +187,28 @@ class Site:
         )
 
     def __len__(self) -> int:
-        return len(self.scores)
+        return len(self.positions)
 
     def __repr__(self) -> str:
         return f"Site({self.name!r}, {len(self)} records, {self.n_classes} classes)"
+
+    @cached_property
+    def scores(self) -> Float64:
+        """(n,) the scores V_k; those beyond one half are 1 minus their distances, rounded up."""
+        return _frozen(scores_at(self.positions))
+
+    @cached_property
+    def distances(self) -> Float64:
+        """(n,) the distances 1 - V_k."""
+        return _frozen(distances_at(self.positions))
 
     @cached_property
     def calibration_counts(self) -> Ints:
         """N_y: how many calibration records carry each label."""
         return _frozen(np.bincount(self.labels, minlength=self.n_classes).astype(np.int64))
 
-    def sorted_records(self, size: int | None = None, seed: int = 0) -> tuple[Float64, Ints]:
-        """Scores in increasing order with their labels; of a random subset if `size` is smaller.
+    def sorted_records(self, size: int | None = None, seed: int = 0) -> tuple[Ints, Ints]:
+        """Positions in increasing order with their labels; of a random subset if `size` is smaller.
 
         This is what protocols read. The sort is kept, so that a query answered twice costs
         it once; a smaller subset is the multinomial subsample N̄^i ∧ N^i of Theorem 2.2.
@@ -199,8 +218,8 @@ class Site:
             pick = np.arange(len(self))
             if key[0] is not None:
                 pick = checks.generator(seed, "subsample", self.name).permutation(pick)[:size]
-            pick = pick[np.argsort(self.scores[pick], kind="stable")]
-            self._ordered = {key: (_frozen(self.scores[pick]), _frozen(self.labels[pick]))}
+            pick = pick[np.argsort(self.positions[pick], kind="stable")]
+            self._ordered = {key: (_frozen(self.positions[pick]), _frozen(self.labels[pick]))}
         return self._ordered[key]
 
 
@@ -277,6 +296,28 @@ def _class_names(
 
 def _name(name: str) -> str:
     return checked_name(name, "site name")
+
+
+def _positions(scores: ArrayLike, distances: ArrayLike | None, what: str) -> Ints:
+    v = checks.unit_scores(scores, what + "scores")
+    if distances is None:
+        return positions(v)
+    d = checks.unit_scores(distances, what + "distances")
+    if d.shape != v.shape:
+        raise FedcoverError(
+            f"{what}distances has {len(d)} entries, scores {len(v)}",
+            allowed="one distance 1 - V per score V",
+            fix="Give both for the same records in the same order",
+        )
+    apart = np.abs(1 - v - d)
+    if (apart > ROUNDING).any():
+        k = int(np.argmax(apart))
+        raise FedcoverError(
+            f"{what}distances[{k}] is {d[k]:.6g} and scores[{k}] is {v[k]:.6g}",
+            allowed=f"distances that are 1 - scores within {ROUNDING:g}",
+            fix="Measure distances from the score 1, or leave them out if scores are all you have",
+        )
+    return positions(v, d)
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

@@ -20,11 +20,11 @@ def test_bytes_of_the_search_by_hand():
 
     counts   down: count_noise                                              8
              up:   3 label counts                                          24
-    mass     down: 2×3 ratios, 2×17 points, 3 ends, size and seed    48+272+24+16
-             up:   34 weighted counts                                     272
+    mass     down: 2×3 ratios, 2×71 points, 3 ends, size and seed    48+1136+24+16
+             up:   142 weighted counts                                    1136
     """
-    cals = fc.calibrate([A, B], method=fc.methods.DPFedCP(gamma=2.0**-4))
-    assert cost(cals["a"]) == cost(cals["b"]) == (2, 24 + 272, 8 + 360)
+    cals = fc.calibrate([A, B], method=fc.methods.DPFedCP(gamma=1.0, rounds=1))
+    assert cost(cals["a"]) == cost(cals["b"]) == (2, 24 + 1136, 8 + 1224)
 
 
 def test_bytes_of_pooling_by_hand():
@@ -70,17 +70,18 @@ def test_progress_bar_changes_nothing(capsys):
 
 
 @pytest.mark.parametrize("method", [fc.methods.DPFedCP(), fc.methods.DPFedCP(rounds=3, step=0.1)])
-def test_most_rounds_is_right(method):
+def test_most_rounds_is_a_limit(method):
     cal = fc.calibrate([A, B], method=method)["a"]
-    assert cal.cost.rounds == method.most_rounds
+    assert method.most_rounds / 2 <= cal.cost.rounds <= method.most_rounds
 
 
 def test_messages_do_not_change_when_a_site_answers_twice():
     """A query carries all it needs, so a site that restarts answers just the same."""
+    from fedcover.position import positions
     from fedcover.protocols.base import Message
 
     method = fc.methods.DPFedCP()
-    arrays = {"ratios": np.ones((1, 3)), "points": np.array([0.5]), "ends": np.array([0, 1])}
+    arrays = {"ratios": np.ones((1, 3)), "points": positions([0.5]), "ends": np.array([0, 1])}
     query = Message("mass", arrays, {"size": 10, "seed": 4})
     again = fc.Site("a", A.scores, A.labels, n_classes=3)
     replies = [method.answer(query, s).arrays["mass"] for s in (A, A, again)]

@@ -13,6 +13,7 @@ from fedcover.experiments import algorithm1
 from fedcover.experiments.federations import Draw, Simulated, cifar10
 from fedcover.experiments.outputs import cifar10_records
 from fedcover.experiments.published import Published
+from fedcover.position import scores_at
 from fedcover.scores import APS
 
 
@@ -75,7 +76,8 @@ def test_noise_has_the_stated_spread_at_every_site():
 
 def test_more_rounds_go_on_from_fewer():
     draw = _draws()[0]
-    records = [(*site.sorted_records(), 0.5) for site in draw.sites]
+    held = [site.sorted_records() for site in draw.sites]
+    records = [(scores_at(at), labels, 0.5) for at, labels in held]
     given = {"start": 0.0, "local_steps": 5, "step": 1e-3, "gamma": 1e-6}
     problem = algorithm1.Problem.of(records, np.ones(3), np.array([1]))
     few = algorithm1.averages(problem, 0.1, **given, rounds=10)

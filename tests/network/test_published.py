@@ -11,6 +11,7 @@ import fedcover as fc
 from fedcover.calibration import Cost
 from fedcover.engines.network.letters import Letter
 from fedcover.engines.network.published import fit_facts, fit_message, sketch_message
+from fedcover.position import TOP
 from fedcover.protocols.message import Message
 from fedcover.sketch.result import SketchResult
 from tests.network.federation import OPEN, SERVER_VIEW, Net, Server, made, silent
@@ -51,9 +52,10 @@ def test_a_fit_becomes_the_calibration_of_the_in_process_engine(finished):
     wanted = fc.calibrate(list(server.net.sites.values()), (0.1, 0.2), METHOD, seed=0)
     for name in have:
         found = fc.Calibration.load(server.net.folder / f"{name}.json")
-        same = replace(wanted[name], cost=COST, thresholds=None, ratios=None)
-        assert replace(found, thresholds=None, ratios=None).__dict__ == same.__dict__
+        same = replace(wanted[name], cost=COST, thresholds=None, distances=None, ratios=None)
+        assert replace(found, thresholds=None, distances=None, ratios=None).__dict__ == same.__dict__
         assert np.array_equal(found.thresholds, wanted[name].thresholds)
+        assert np.array_equal(found.distances, wanted[name].distances)
         assert np.array_equal(found.ratios, wanted[name].ratios)
     assert "only if Algorithm 1 has converged" in found.guarantee
 
@@ -106,10 +108,11 @@ def changed(message, key, value):
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("thresholds", np.full((2, 3), np.nan)),
-        ("thresholds", np.full((2, 3), 1.5)),
-        ("thresholds", np.full((2, 4), 0.5)),
-        ("thresholds", np.full((2, 3), 1)),
+        ("positions", np.full((2, 3), np.nan)),
+        ("positions", np.full((2, 3), TOP + 1)),
+        ("positions", np.full((2, 3), -1)),
+        ("positions", np.full((2, 4), 1)),
+        ("positions", np.full((2, 3), 1.0)),
         ("ratios", -np.ones(3)),
         ("records", np.ones(4)),
         ("total", float("nan")),

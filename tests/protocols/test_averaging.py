@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fedcover as fc
+from fedcover.position import scores_at
 
 DPFedCP = fc.methods.DPFedCP
 
@@ -161,7 +162,7 @@ def test_subsampled_run_uses_the_drawn_records_only(spy, federation):
     drawn = []
     for s in sites:
         v, y = s.sorted_records(int(asked[s.name]["size"]), int(asked[s.name]["seed"]))
-        drawn.append(fc.Site(s.name, v, y, n_classes=4) if len(v) else None)
+        drawn.append(fc.Site(s.name, scores_at(v), y, n_classes=4) if len(v) else None)
     assert cal.n_records == sum(len(d) for d in drawn)
     assert cal.n_records <= sum(len(s) for s in sites) // 2
     total = sum(len(s) for s in sites)

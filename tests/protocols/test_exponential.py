@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 import fedcover as fc
+from fedcover.position import TOP
 from fedcover.privacy.noise import exp_bounds
 from fedcover.protocols.base import Message
 from fedcover.protocols.exponential import (
@@ -186,7 +187,7 @@ def test_bad_options_are_refused(options):
 
 def test_a_lying_site_is_named(spy, federation):
     def lie(name, reply):
-        bad = {**reply.arrays, "scores": reply.arrays["scores"] + 2}
+        bad = {**reply.arrays, "positions": reply.arrays["positions"] + TOP}
         return Message(reply.kind, bad) if name == "s1" else reply
 
     with pytest.raises(fc.FedcoverError, match="'s1'"):

@@ -57,7 +57,7 @@ CASES = [
         (STEPS, "steps", "move", LIES),
         (STEPS, "steps", "mean", LIES),
         (POOL, "scores", "label_counts", LIES | NEGATIVE),
-        (POOL, "scores", "scores", LIES | NEGATIVE),
+        (POOL, "scores", "positions", LIES | NEGATIVE),
         (POOL, "scores", "labels", {k: v for k, v in (LIES | NEGATIVE).items() if k != "objects"}),
     ]
     for lie in lies.items()

@@ -61,9 +61,9 @@ class Records:
         at = 0
         for probs, y in parts:
             shown = probs[kept[at : at + len(y)]]
-            mass, _ = ranking.above_all(shown, compiled=False)
+            mass, _, _ = ranking.masses(shown, compiled=False, lower=False)
             own = probs[np.arange(len(y)), y].astype(np.float64)
-            above = ranking.mass_above_label(probs, y)
+            above = ranking.Rows(probs, y).above[:, 0]
             found.append((y, above, own, mass.astype(np.float32), shown.astype(np.float32)))
             at += len(y)
         columns = [np.concatenate(column) for column in zip(*found, strict=True)]

@@ -13,6 +13,7 @@ from fedcover import checks
 from fedcover.experiments import algorithm1
 from fedcover.experiments.federations import Draw
 from fedcover.labelshift.ratios import likelihood_ratio, oracle_ratio, subsample_sizes
+from fedcover.position import scores_at
 from fedcover.privacy import accounting
 from fedcover.privacy.views import AlgorithmOne, imagenet_mixture
 from fedcover.protocols.base import Counts, Target, Task, target_ratios, weighted_fit
@@ -73,17 +74,17 @@ def _asked(
     rng = checks.generator(seed, "dp-fedcp")
     used = subsample_sizes(counts.sizes, rng) if subsample else counts.sizes
     drawn, everyone = int(rng.integers(2**31)), counts.sizes.sum()
-    records = [
-        (*site.sorted_records(int(size), drawn), len(site) / everyone)
-        for site, size in zip(sites, used, strict=True)
-    ]
+    records = []
+    for site, size in zip(sites, used, strict=True):
+        at, labels = site.sorted_records(int(size), drawn)
+        records.append((scores_at(at), labels, len(site) / everyone))
     ratios = target_ratios(task, counts, None)[0]
     total = sum(float(ratios @ np.bincount(y, minlength=len(ratios))) for _, y, _ in records)
-    zero = np.zeros((1, len(ratios)))
+    zero = np.zeros((1, len(ratios)), dtype=np.int64)
     fit = weighted_fit(task, target, zero, ratios, total, counts, used)
     queries = np.array([ratios.argmax()]) if common else np.arange(len(ratios))
     problem = algorithm1.Problem.of(records, ratios, queries)
-    return problem, fit.thresholds[0] > 0
+    return problem, fit.positions[0] > 0
 
 
 def expected_mixture(priors: Float64, sizes: Sequence[int], target: int) -> tuple[float, ...]:

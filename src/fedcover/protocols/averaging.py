@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcover.errors import FedcoverError
+from fedcover.position import Positions, positions, scores_at
 from fedcover.privacy import noise as privacy_noise
 from fedcover.protocols.base import Float64, Message, Round, Task, read_array
 from fedcover.site import Site
@@ -38,8 +39,8 @@ def thresholds(
     start: float | Float64,
     average: str,
     noise: float,
-) -> Generator[Round, Round, tuple[Float64, Float64]]:
-    """Server half: the averaged iterate Q̂^γ_{1-α,T} (eq. 16), (targets, A, C), and every W."""
+) -> Generator[Round, Round, tuple[Positions, Float64]]:
+    """Server half: positions (targets, A, C) of the mean iterate Q̂^γ_{1-α,T} (eq. 16), and W."""
     n_sites = len(task.sites)
     share = sizes / sizes.sum()
     subset = [{"size": int(u), "seed": seed} for u in used]
@@ -80,7 +81,7 @@ def thresholds(
             kept += 1
             averaged += (mean - averaged) / kept
     found = np.clip(averaged if kept else q, 0.0, 1.0)
-    return found, totals.sum(axis=0)
+    return positions(found), totals.sum(axis=0)
 
 
 def _mixture_weights(totals: Float64, share: Float64, ratios: Float64) -> Float64:
@@ -124,12 +125,12 @@ def answer_steps(query: Message, site: Site) -> Message:
             allowed="weights and points for every target, level and label of this site",
             fix="Server and site run different versions of fedcover, or the server is hostile",
         )
-    scores, labels = site.sorted_records(int(option["size"]), int(option["seed"]))
+    at, labels = site.sorted_records(int(option["size"]), int(option["seed"]))
     steps = int(option["local_steps"])
     sigma = float(option["noise"])
     drawn = privacy_noise.gaussian(sigma, (*q.shape, steps)) if sigma else np.zeros((0, 0, 0, 0))
     end, mean = local_steps(
-        scores,
+        scores_at(at),
         labels,
         ratios,
         q,

@@ -19,6 +19,7 @@ from fedcover import checks
 from fedcover.checks import MOST_RECORDS
 from fedcover.errors import FedcoverError
 from fedcover.labelshift.ratios import likelihood_ratio
+from fedcover.position import TOP, Positions, scores_at
 from fedcover.privacy.events import Event, ExactRelease
 from fedcover.privacy.statement import Privacy, PrivacyStatement
 from fedcover.protocols.message import Message as Message
@@ -99,8 +100,8 @@ class Fit:
 
     Attributes
     ----------
-    thresholds
-        (A, C), one row per α, one column per query label.
+    positions
+        (A, C) int64, the thresholds as positions: one row per α, one column per query label.
     ratios
         (C,) weight w_y of a record of each label.
     records
@@ -121,19 +122,23 @@ class Fit:
         What the method itself warns of.
     """
 
+    positions: Positions
     ratios: Float64
     records: NDArray[Any]
     total: float
     available: int
     unseen: Float64
-    thresholds: Any = None
-    positions: Any = None
     counted: int | None = None
     blurred: float = 0.0
     error: str = ""
     alarms: tuple[str, ...] = ()
     coverage_error: Float64 | None = None
     certificate: Any = None
+
+    @property
+    def thresholds(self) -> Float64:
+        """The thresholds as scores, rounded up."""
+        return scores_at(self.positions)
 
 
 Published = Any
@@ -345,6 +350,19 @@ def read_array(
     return array
 
 
+def read_positions(replies: Round, site: str, key: str, shape: tuple[int, ...]) -> Positions:
+    """An array of positions of a reply, checked."""
+    array = reply_of(replies, site).arrays.get(key, np.empty(0))
+    good = array.shape == shape and array.dtype == np.int64
+    if not good or (array < 0).any() or (array > TOP).any():
+        raise FedcoverError(
+            f"site {site!r} answered {key!r} with something that cannot be",
+            allowed=f"positions of scores, of shape {shape}",
+            fix="Check that site's data, or leave it out",
+        )
+    return array
+
+
 def target_counts(task: Task, target: Target, counts: NDArray[Any]) -> NDArray[Any]:
     """A target's label distribution as given, or the label counts of its member sites."""
     if target.distribution is not None:
@@ -362,7 +380,7 @@ def target_ratios(task: Task, counts: Counts, sizes: NDArray[np.int64] | None) -
 def weighted_fit(
     task: Task,
     target: Target,
-    thresholds: Float64,
+    found: Positions,
     ratios: Float64,
     total: float,
     counts: Counts,
@@ -382,7 +400,7 @@ def weighted_fit(
     slack = rounding_slack(total, int(used.sum()))
     full = (keep * (total + ratios) > total + slack) | (unseen > 0) | (total <= 0)
     return Fit(
-        thresholds=np.where(full, 1.0, thresholds),
+        positions=np.where(full, TOP, found),
         ratios=ratios,
         records=by_label * (used.sum() / by_label.sum()),
         total=total,

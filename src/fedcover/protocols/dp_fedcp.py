@@ -18,6 +18,7 @@ import numpy as np
 from fedcover import checks
 from fedcover.errors import FedcoverError
 from fedcover.labelshift.ratios import subsample_sizes
+from fedcover.position import scores_at
 from fedcover.privacy import noise
 from fedcover.protocols import averaging, search
 from fedcover.protocols.base import (
@@ -56,7 +57,8 @@ class DPFedCP(AtServer):
         * η, the step size.
     gamma
         γ. In Algorithm 1 the parameter of the Moreau envelope; in the search the width of the final
-        bracket. Either way the quantile is off by at most γ at convergence (Theorem 3.1).
+        bracket, relative to its distance to the nearer end, 0 or 1, and less where scores crowd.
+        Either way the quantile is off by at most γ at convergence (Theorem 3.1).
     participation
         * Each site takes part in a round with this probability.
     sites_per_round
@@ -148,7 +150,7 @@ class DPFedCP(AtServer):
         for name, value in checked.items():
             object.__setattr__(self, name, value)
         if self.solver == "search":
-            search.schedule(self.gamma, self.rounds)  # refuses a gamma out of reach
+            search.bits_per_round(self.gamma, self.rounds)  # refuses a gamma out of reach
 
     @classmethod
     def paper(cls, start: float = 0.5, **options: object) -> Self:
@@ -174,7 +176,7 @@ class DPFedCP(AtServer):
     @property
     def most_rounds(self) -> int:
         if self.solver == "search":
-            return 1 + len(search.schedule(self.gamma, self.rounds))
+            return 1 + search.most_rounds(self.gamma, self.rounds)
         return 2 + self.rounds + (self.start is None)
 
     @property
@@ -234,13 +236,14 @@ class DPFedCP(AtServer):
         used = subsample_sizes(counts.sizes, rng) if self.subsample else counts.sizes
         seed = int(rng.integers(2**31))
         if self.solver == "search":
-            found, totals = yield from search.thresholds(
+            found, totals = yield from search.quantiles(
                 task, ratios, used, seed, self.gamma, self.rounds
             )
         else:
             start: float | Float64 | None = self.start
             if start is None:
-                start, _ = yield from search.thresholds(task, ratios, used, seed, 1 / 16, 1)
+                near, _ = yield from search.quantiles(task, ratios, used, seed, 1.0, 1)
+                start = scores_at(near)
             found, totals = yield from averaging.thresholds(
                 task,
                 ratios,

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from fedcover import checks
 from fedcover.errors import FedcoverError
+from fedcover.position import positions, scores_at
 from fedcover.privacy.noise import exp_bounds
 from fedcover.privacy.statement import PrivacyStatement
 from fedcover.protocols.base import Float64, Published, ServerHalf, Task
@@ -100,9 +101,9 @@ class ExponentialMechanism(_ByPooling):
         return (yield from super().server(task))
 
     def fit(self, task: Task, pool: _Pool) -> Published:
-        base, n = self._base(task), len(pool.scores)
+        base, n = self._base(task), len(pool.positions)
         edges = np.append(scores_at(np.array(standard_cuts(self.bins))), 1.0)
-        upto = counts_upto(pool.scores, edges)
+        upto = counts_upto(scores_at(pool.positions), edges)
         thresholds, alarms = np.ones(len(task.alphas)), []
         for a, alpha in enumerate(task.alphas):
             t = rank_for(n, alpha, self.bins, base)
@@ -113,7 +114,7 @@ class ExponentialMechanism(_ByPooling):
                 f"{n} records are too few for alpha={alpha:g} with epsilon={self.epsilon:g}: every "
                 f"label will be in every set; about {_needed(alpha, self.bins, base)} are needed"
             )
-        return common_fit(task, thresholds, n, alarms=tuple(alarms))
+        return common_fit(task, positions(thresholds), n, alarms=tuple(alarms))
 
     def _base(self, task: Task) -> int:
         """2^BITS·b for each of the levels, rounded up: b² ≥ e^-ε, hence no more than ε is spent."""

@@ -11,7 +11,7 @@ from fedcover.errors import FedcoverError
 from fedcover.privacy.events import Event
 from fedcover.privacy.statement import Privacy, PrivacyStatement
 from fedcover.protocols.base import Fit, Message, Published, ServerHalf, Target, Task
-from fedcover.quantile import WeightedSample, conformal_thresholds
+from fedcover.quantile import WeightedSample, conformal_positions
 from fedcover.site import Site
 
 
@@ -53,7 +53,7 @@ class Local:
     def conclude(self, task: Task, published: Published, target: Target, site: Site | None) -> Fit:
         assert site is not None, "server() has refused targets that are not one site"
         ones = np.ones(task.n_classes)
-        sample = WeightedSample(site.scores, np.ones(len(site)))
-        thresholds = conformal_thresholds(sample, task.alphas, ones)
+        sample = WeightedSample(site.positions, np.ones(len(site)))
+        found = conformal_positions(sample, task.alphas, ones)
         records = site.calibration_counts
-        return Fit(thresholds, ones, records, sample.total, len(site), np.zeros(task.n_classes))
+        return Fit(found, ones, records, sample.total, len(site), np.zeros(task.n_classes))

@@ -18,6 +18,7 @@ from fedcover import checks
 from fedcover.errors import FedcoverError
 from fedcover.labelshift.exact import weights_at
 from fedcover.labelshift.ratios import oracle_ratio, subsample_sizes
+from fedcover.position import Positions
 from fedcover.protocols.base import (
     AtServer,
     Counts,
@@ -33,20 +34,21 @@ from fedcover.protocols.base import (
     counts_reply,
     estimated_guarantee,
     read_counts,
+    read_positions,
     reply_of,
     target_counts,
     target_ratios,
     weighted_fit,
 )
-from fedcover.quantile import WeightedSample, conformal_thresholds
+from fedcover.quantile import WeightedSample, conformal_positions
 from fedcover.site import Site
 
 
 @dataclass(frozen=True)
 class _Pool:
-    """Everything the sites sent: scores and labels of the records used, and all counts."""
+    """Everything the sites sent: positions and labels of the records used, and all counts."""
 
-    scores: Float64
+    positions: Positions
     labels: NDArray[np.int64]
     counts: Counts
     used: NDArray[np.int64]  # (sites,) records used of each site
@@ -65,7 +67,7 @@ class _ByPooling(AtServer):
         return self.fit(task, self._pool(task, replies))
 
     def answer(self, query: Message, site: Site) -> Message:
-        records = {"scores": site.scores, "labels": site.labels}
+        records = {"positions": site.positions, "labels": site.labels}
         return Message("scores", {**counts_reply(site).arrays, **records})
 
     def fit(self, task: Task, pool: _Pool) -> Published:
@@ -74,30 +76,25 @@ class _ByPooling(AtServer):
     def _pool(self, task: Task, replies: Round) -> _Pool:
         counts = read_counts(task, replies)
         used = counts.sizes
-        scores, labels = [], []
+        found, labels = [], []
         for name, size in zip(task.sites, used, strict=True):
             sent = reply_of(replies, name).arrays
             what = f"scores sent by site {name!r}"
-            if not {"scores", "labels"} <= sent.keys():
+            if "labels" not in sent:
                 raise FedcoverError(
-                    f"{what} are missing", allowed="scores and labels", fix="Leave that site out"
+                    f"{what} come without labels",
+                    allowed="scores and labels",
+                    fix="Leave that site out",
                 )
-            v = checks.unit_scores(sent["scores"], what)
-            if len(v) != size:
-                raise FedcoverError(
-                    f"{what} are {len(v)}, its stated size is {size}",
-                    allowed="as many scores as stated",
-                    fix="Check that site's data, or leave it out",
-                )
-            scores.append(v)
-            labels.append(checks.labels(sent["labels"], task.n_classes, what, n=len(v)))
+            found.append(read_positions(replies, name, "positions", (int(size),)))
+            labels.append(checks.labels(sent["labels"], task.n_classes, what, n=int(size)))
         if self.subsample:
             rng = checks.generator(task.seed, "subsample")
             used = subsample_sizes(used, rng)
             for i, keep in enumerate(used):
-                pick = rng.permutation(len(scores[i]))[:keep]
-                scores[i], labels[i] = scores[i][pick], labels[i][pick]
-        return _Pool(np.concatenate(scores), np.concatenate(labels), counts, used)
+                pick = rng.permutation(len(found[i]))[:keep]
+                found[i], labels[i] = found[i][pick], labels[i][pick]
+        return _Pool(np.concatenate(found), np.concatenate(labels), counts, used)
 
 
 @dataclass(frozen=True)
@@ -111,13 +108,13 @@ class Pooled(_ByPooling):
 
     def fit(self, task: Task, pool: _Pool) -> Published:
         ones = np.ones(task.n_classes)
-        sample = WeightedSample(pool.scores, np.ones(len(pool.scores)))
+        sample = WeightedSample(pool.positions, np.ones(len(pool.positions)))
         fit = Fit(
-            thresholds=conformal_thresholds(sample, task.alphas, ones),
+            positions=conformal_positions(sample, task.alphas, ones),
             ratios=ones,
             records=pool.counts.records.sum(axis=0),
             total=sample.total,
-            available=len(pool.scores),
+            available=len(pool.positions),
             unseen=np.zeros(task.n_classes),
         )
         return dict.fromkeys((t.name for t in task.targets), fit)
@@ -133,8 +130,8 @@ class _Weighted(_ByPooling):
     def fit(self, task: Task, pool: _Pool) -> Published:
         out = {}
         for target, w in zip(task.targets, self.ratios(task, pool.counts), strict=True):
-            sample = WeightedSample(pool.scores, w[pool.labels])
-            found = conformal_thresholds(sample, task.alphas, w)
+            sample = WeightedSample(pool.positions, w[pool.labels])
+            found = conformal_positions(sample, task.alphas, w)
             fit = weighted_fit(task, target, found, w, sample.total, pool.counts, pool.used)
             out[target.name] = fit
         return out
@@ -213,19 +210,19 @@ class OracleWeights(_Weighted):
         if self.weights == "ratio":
             return fits
         table = self._table(task)
-        ordered = np.argsort(pool.scores, kind="stable")
-        scores, labels = pool.scores[ordered], pool.labels[ordered]
+        ordered = np.argsort(pool.positions, kind="stable")
+        values, labels = pool.positions[ordered], pool.labels[ordered]
         counted = np.bincount(labels, minlength=task.n_classes)
         out = {}
         for target in task.targets:
             wanted = self._wanted(task, target, table, pool.counts)
-            thresholds = fits[target.name].thresholds.copy()
+            found = fits[target.name].positions.copy()
             for y in np.flatnonzero(wanted > 0):  # others cannot be the query's label
                 seen = counted + (np.arange(task.n_classes) == y)
                 p = weights_at(table, pool.counts.sizes, wanted, seen, "auto")
-                sample = WeightedSample(scores, p[labels])
-                thresholds[:, y] = conformal_thresholds(sample, task.alphas, p[[y]])[:, 0]
-            out[target.name] = replace(fits[target.name], thresholds=thresholds)
+                sample = WeightedSample(values, p[labels])
+                found[:, y] = conformal_positions(sample, task.alphas, p[[y]])[:, 0]
+            out[target.name] = replace(fits[target.name], positions=found)
         return out
 
     def ratios(self, task: Task, counts: Counts) -> Float64:

@@ -13,20 +13,20 @@ from numpy.typing import NDArray
 
 from fedcover import checks
 from fedcover.errors import FedcoverError
+from fedcover.position import Positions, distances_at, positions, scores_at
 from fedcover.protocols.base import (
     AtServer,
     Fit,
-    Float64,
     Message,
     Published,
     Round,
     ServerHalf,
     Task,
     ask_all,
-    read_array,
+    read_positions,
     reply_of,
 )
-from fedcover.quantile import WeightedSample, conformal_thresholds
+from fedcover.quantile import WeightedSample, conformal_positions
 from fedcover.site import Site
 
 SHOWN = 5
@@ -59,15 +59,19 @@ class QuantileAverage(AtServer):
         query = Message("own-quantiles", {"alphas": np.array(task.alphas)})
         replies = yield ask_all(task, query)
         shape = (len(task.alphas),)
-        quantiles = np.array([_quantiles(replies, name, shape) for name in task.sites])
+        found = [read_positions(replies, name, "quantiles", shape) for name in task.sites]
         sizes = np.array([_size(task, replies, i) for i in range(len(task.sites))])
-        mean = np.minimum(np.average(quantiles, axis=0, weights=sizes), 1.0)
+        # The mean is one of raw scores, as published. It is made of distances as well, so that
+        # quantiles of a sure model do not all round to 1.
+        mean = positions(
+            *(np.average(at(found), axis=0, weights=sizes) for at in (scores_at, distances_at))
+        )
         return common_fit(task, mean, int(sizes.sum()), alarms=_too_small(task, sizes))
 
     def answer(self, query: Message, site: Site) -> Message:
         alphas = checks.alphas(query.arrays["alphas"].tolist())
-        sample = WeightedSample(site.scores, np.ones(len(site)))
-        found = conformal_thresholds(sample, alphas, np.ones(1))[:, 0]
+        sample = WeightedSample(site.positions, np.ones(len(site)))
+        found = conformal_positions(sample, alphas, np.ones(1))[:, 0]
         return Message("own-quantiles", {"quantiles": found}, {"size": len(site)})
 
 
@@ -83,14 +87,14 @@ def refuse_distributions(task: Task, method: str) -> None:
 
 
 def common_fit(
-    task: Task, thresholds: Float64, records: int, *, alarms: tuple[str, ...] = (), error: str = ""
+    task: Task, found: Positions, records: int, *, alarms: tuple[str, ...] = (), error: str = ""
 ) -> Published:
-    """One fit for all targets, of one threshold per α; `records` in all, labels unknown.
+    """One fit for all targets, of one threshold per α, as positions; `records` in all.
 
     The labels stay at the sites, so the records are entered as if spread evenly over them.
     """
     fit = Fit(
-        thresholds=np.repeat(thresholds[:, None], task.n_classes, axis=1),
+        positions=np.repeat(found[:, None], task.n_classes, axis=1),
         ratios=np.ones(task.n_classes),
         records=np.full(task.n_classes, records / task.n_classes),
         total=float(records),
@@ -100,12 +104,6 @@ def common_fit(
         alarms=alarms,
     )
     return dict.fromkeys((t.name for t in task.targets), fit)
-
-
-def _quantiles(replies: Round, site: str, shape: tuple[int, ...]) -> Float64:
-    found = read_array(replies, site, "quantiles", shape, least=0.0)
-    checks.unit_scores(found, f"quantiles sent by site {site!r}")
-    return found
 
 
 def _size(task: Task, replies: Round, i: int) -> int:

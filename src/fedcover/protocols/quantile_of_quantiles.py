@@ -19,9 +19,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcover import checks
 from fedcover.errors import FedcoverError
-from fedcover.protocols.base import AtServer, Float64, Message, Round, ServerHalf, Task, read_array
+from fedcover.position import TOP
+from fedcover.protocols.base import AtServer, Float64, Message, ServerHalf, Task, read_positions
 from fedcover.protocols.quantile_average import common_fit, refuse_distributions
 from fedcover.site import Site
 
@@ -64,7 +64,7 @@ class QuantileOfQuantiles(AtServer):
                 fix="Let them, or use QuantileAverage()",
             )
         plans = [ranks_for(task.sizes, alpha) for alpha in task.alphas]
-        thresholds = np.ones(len(plans))  # where even the largest of all scores is too small
+        found = np.full(len(plans), TOP)  # where even the largest of all scores is too small
         some = [a for a, plan in enumerate(plans) if plan is not None]
         if some:
             chosen = [plan for plan in plans if plan is not None]
@@ -73,9 +73,12 @@ class QuantileOfQuantiles(AtServer):
                 for j, name in enumerate(task.sites)
             }
             replies = yield queries
-            sent = np.sort([_scores(replies, name, len(some)) for name in task.sites], axis=0)
-            thresholds[some] = [sent[k - 1, a] for a, (_, k) in enumerate(chosen)]
-        return common_fit(task, thresholds, sum(task.sizes))
+            sent = np.sort(
+                [read_positions(replies, name, "scores", (len(some),)) for name in task.sites],
+                axis=0,
+            )
+            found[some] = [sent[k - 1, a] for a, (_, k) in enumerate(chosen)]
+        return common_fit(task, found, sum(task.sizes))
 
     def answer(self, query: Message, site: Site) -> Message:
         ranks = query.arrays["ranks"]
@@ -86,12 +89,7 @@ class QuantileOfQuantiles(AtServer):
                 allowed=f"whole numbers from 1 to {len(site)}",
                 fix="Server and site disagree on the number of records",
             )
-        return Message("ranked-scores", {"scores": np.sort(site.scores)[ranks - 1]})
-
-
-def _scores(replies: Round, site: str, count: int) -> Float64:
-    found = read_array(replies, site, "scores", (count,), least=0.0)
-    return checks.unit_scores(found, f"scores sent by site {site!r}")
+        return Message("ranked-scores", {"scores": np.sort(site.positions)[ranks - 1]})
 
 
 @lru_cache(maxsize=256)

@@ -1,10 +1,13 @@
 """The quantile by search: a bracket per (target, α, label), narrowed many-fold in every round.
 
 The query label and α only move the level (1-α)(W + w_y) that G(q) = Σ_k w_{Y_k} 1{V_k ≤ q} must
-reach, so one function per target serves them all. Brackets are cells of a fixed grid: labels in
-the same cell share their query points, and every point is an exact binary fraction.
+reach, so one function per target serves them all. The search is one among positions, which resolve
+both ends: scores of a sure model crowd within 10⁻⁶ of 1, and their quantile lies between them.
+Labels with the same bracket share their query points.
 
-The answer is the upper end of the last cell: at least the exact quantile, at most γ above it.
+The answer is the upper end of the last bracket: at least the exact quantile, and at most γ above it
+relative to the distance to the nearer end (2γ/3 at 3/4). A bracket that still holds many records is
+narrowed further, at most to a single position, where tied scores are.
 """
 
 from __future__ import annotations
@@ -17,63 +20,125 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcover.errors import FedcoverError
+from fedcover.position import TOP, Positions, positions
 from fedcover.protocols.base import Float64, Message, Round, Task, read_array
 from fedcover.quantile import rounding_slack
 from fedcover.site import Site
 
 MOST_BITS = 52
-"""Beyond 2^-52 neighbouring query points are one floating-point number."""
+"""Positions of a factor of two: beyond 2^-52 of a distance there is a single one."""
 
-BITS_PER_ROUND = 4
-"""16 cells per bracket and round: five rounds reach 1e-6, with 15 numbers a bracket each."""
+BITS_PER_ROUND = 5
+"""32 parts per bracket and round: five rounds reach 1e-6, with 31 numbers a bracket each."""
+
+CROWD_BITS = 8
+"""256 parts where scores crowd: four more rounds end at a single position."""
+
+CROWD = 1e-3
+"""A bracket with more than this share of all weight, and more than one record, is narrowed on."""
 
 
-def schedule(gamma: float, rounds: int) -> list[int]:
-    """How many bits each round adds to the brackets, so that the last are no wider than γ."""
-    total = min(MOST_BITS, max(1, math.ceil(-math.log2(gamma))))
-    bits = max(BITS_PER_ROUND, math.ceil(total / rounds))
-    if bits > 16:
+def _first() -> Positions:
+    """Where the first round asks: sixteenths, factors of two towards both ends, and the ends."""
+    low = np.append(2.0 ** -np.array([512, 256, 128, 64, 48, 32, *range(24, 0, -1)]), 3 / 16)
+    low = positions(np.concatenate([low, np.array([5, 6, 7]) / 16]))
+    return np.unique(np.concatenate([[0, 1, TOP - 1, TOP], low, TOP - low]))
+
+
+FIRST = _first()
+
+
+def bits_per_round(gamma: float, rounds: int) -> int:
+    """How many bits each round after the first adds, so that γ is reached within the rounds."""
+    needed = _bits(gamma)
+    if needed > 16 * (rounds - 1):
         raise FedcoverError(
             f"gamma={gamma:g} in {rounds} rounds",
-            allowed=f"at least {math.ceil(total / 16)} rounds for this gamma",
+            allowed=f"at least {1 + math.ceil(needed / 16)} rounds for this gamma",
             fix="Raise rounds or gamma",
         )
-    return [min(bits, total - done) for done in range(0, total, bits)]
+    return max(BITS_PER_ROUND, math.ceil(needed / max(1, rounds - 1)))
 
 
-def thresholds(
+def most_rounds(gamma: float, rounds: int) -> int:
+    """At most how many rounds a search takes; scores that do not crowd take no more than half."""
+    wide = max(float(np.diff(FIRST).max()), 1.0)
+    coarse = math.ceil((math.log2(wide) - MOST_BITS + _bits(gamma)) / bits_per_round(gamma, rounds))
+    crowd = math.ceil((MOST_BITS - _bits(gamma)) / CROWD_BITS)
+    return min(rounds, 1 + max(0, coarse) + crowd)
+
+
+def _bits(gamma: float) -> int:
+    return min(MOST_BITS, max(0, math.ceil(-math.log2(gamma))))
+
+
+def quantiles(
     task: Task, ratios: Float64, used: NDArray[np.int64], seed: int, gamma: float, rounds: int
-) -> Generator[Round, Round, tuple[Float64, Float64]]:
-    """Server half: thresholds (targets, A, C) of the distributions μ̂_y, and W of every target."""
+) -> Generator[Round, Round, tuple[Positions, Float64]]:
+    """Server half: positions (targets, A, C) of the quantiles of μ̂_y, and W of every target."""
     keep = 1 - np.asarray(task.alphas)[:, None]
     shape = (len(task.targets), len(task.alphas), task.n_classes)
     level, total = np.empty(shape), np.empty(len(task.targets))
-    # A bracket is (cell-1, cell]·2^-depth. Two kinds need no more rounds: cell 0 (the mass at
-    # score 0 is enough) and cell -1 (not even the total is: the quantile is the point mass at 1).
-    cell = np.empty(shape, dtype=np.int64)
-    depth = 0
-    for bits in schedule(gamma, rounds):
-        first, fine = depth == 0, 1 << bits
-        depth += bits
-        if first:
-            points = [np.arange(fine + 1)] * len(task.targets)
-        else:
-            open_cells = [np.unique(c[c > 0]) for c in cell]
-            points = [((o[:, None] - 1) * fine + np.arange(1, fine)).ravel() for o in open_cells]
-        mass = yield from _ask(task, ratios, used, seed, points, 2.0**-depth)
-        for t, g in enumerate(mass):
-            if first:
+    slack = np.empty(len(task.targets))
+    # Brackets (low, high], and G at both ends. One that ends at TOP + 1 is the point mass at 1:
+    # not even the total is enough.
+    low, high = np.empty((2, *shape), dtype=np.int64)
+    below, upto = np.empty((2, *shape))
+    bits = bits_per_round(gamma, rounds)
+    narrow = 1 << (MOST_BITS - _bits(gamma))
+    points = [FIRST] * len(task.targets)
+    for asked in range(rounds):
+        mass = yield from _ask(task, ratios, used, seed, points)
+        for t, (at, g) in enumerate(zip(points, mass, strict=True)):
+            if not asked:
                 total[t] = g[-1]
-                slack = rounding_slack(total[t], int(used.sum()))
-                level[t] = keep * (total[t] + ratios[t]) - slack
-                reached = np.searchsorted(g, level[t])
-                cell[t] = np.where((reached > fine) | (total[t] <= 0), -1, reached)
-            else:
-                row = np.searchsorted(open_cells[t], cell[t])
-                inner = np.searchsorted(g, level[t]) - row * (fine - 1)
-                finer = (cell[t] - 1) * fine + 1 + np.clip(inner, 0, fine - 1)
-                cell[t] = np.where(cell[t] > 0, finer, cell[t])
-    return np.where(cell < 0, 1.0, cell * 2.0**-depth), total
+                slack[t] = rounding_slack(total[t], int(used.sum()))
+                level[t] = keep * (total[t] + ratios[t]) - slack[t]
+                low[t], below[t], high[t], upto[t] = -1, 0.0, TOP + 1, np.inf
+            # The last point that falls short, and the first that does not, if they are nearer.
+            k = np.searchsorted(g, level[t])
+            at, g = np.concatenate([[-1], at, [TOP + 1]]), np.concatenate([[0.0], g, [np.inf]])
+            better = at[k] > low[t]
+            low[t], below[t] = np.where(better, at[k], low[t]), np.where(better, g[k], below[t])
+            better = at[k + 1] < high[t]
+            high[t] = np.where(better, at[k + 1], high[t])
+            upto[t] = np.where(better, g[k + 1], upto[t])
+        points = [
+            _next(low[t], high[t], upto[t] - below[t], ratios[t], total[t], slack[t], bits, narrow)
+            for t in range(len(task.targets))
+        ]
+        if not any(len(p) for p in points):
+            break
+    empty = (total <= 0)[:, None, None]
+    return np.where(empty, TOP, np.minimum(high, TOP)), total
+
+
+def _next(
+    low: Positions,
+    high: Positions,
+    inside: Float64,
+    ratios: Float64,
+    total: float,
+    slack: float,
+    bits: int,
+    narrow: int,
+) -> Positions:
+    """Where to ask next for one target; nowhere if all its brackets are done."""
+    _, first = np.unique(low, return_index=True)  # brackets are the same, or apart
+    low, high, inside = low.ravel()[first], high.ravel()[first], inside.ravel()[first]
+    width, weights = high - low, np.unique(ratios)
+    near = np.clip(np.searchsorted(weights, inside), 1, max(1, len(weights) - 1))
+    one = np.abs(inside - weights[np.minimum(near, len(weights) - 1)]) <= slack
+    one |= np.abs(inside - weights[near - 1]) <= slack
+    wanted = (width > narrow) | ((inside > CROWD * total) & ~one)
+    go_on = (high <= TOP) & (width > 1) & wanted & (total > 0)
+    asked = []
+    for start, stop in zip(low[go_on], high[go_on], strict=True):
+        wide = stop - start > narrow
+        parts = min(1 << bits, -(-(stop - start) // narrow)) if wide else 1 << CROWD_BITS
+        step = -(-(stop - start) // parts)
+        asked.append(np.arange(start + step, stop, step))
+    return np.unique(np.concatenate(asked)) if asked else np.empty(0, dtype=np.int64)
 
 
 def _ask(
@@ -81,12 +146,11 @@ def _ask(
     ratios: Float64,
     used: NDArray[np.int64],
     seed: int,
-    points: list[NDArray[np.int64]],
-    scale: float,
+    points: list[Positions],
 ) -> Generator[Round, Round, list[Float64]]:
-    """G at the given grid points of every target, summed over the sites."""
+    """G at the given positions of every target, summed over the sites."""
     ends = np.cumsum([0, *(len(p) for p in points)])
-    arrays = {"ratios": ratios, "points": np.concatenate(points) * scale, "ends": ends}
+    arrays = {"ratios": ratios, "points": np.concatenate(points), "ends": ends}
     replies = yield {
         name: Message("mass", arrays, {"size": int(size), "seed": seed})
         for name, size in zip(task.sites, used, strict=True)
@@ -109,9 +173,9 @@ def _ask(
 def answer(query: Message, site: Site) -> Message:
     """Site half: Σ_k w_{Y_k} 1{V_k ≤ q} at every point of every target."""
     ratios, points, ends = (query.arrays[k] for k in ("ratios", "points", "ends"))
-    scores, labels = site.sorted_records(int(query.numbers["size"]), int(query.numbers["seed"]))
+    at, labels = site.sorted_records(int(query.numbers["size"]), int(query.numbers["seed"]))
     mass = np.empty(len(points))
-    rank = np.searchsorted(scores, points, side="right")
+    rank = np.searchsorted(at, points, side="right")
     for t in range(len(ratios)):
         mine = slice(ends[t], ends[t + 1])
         mass[mine] = np.append(0.0, np.cumsum(ratios[t][labels]))[rank[mine]]

@@ -5,6 +5,9 @@ records around the q-quantile. Besides mean and count a cluster carries its larg
 server knows exactly how many scores lie below each of these, bounds its own error, and leaves tied
 scores tied. Sites' digests are added, not merged into fewer clusters, which would only lose.
 
+Clusters are of raw scores, as published: a mean of positions would be no mean score. Scores that
+floating-point numbers cannot tell from 1 are therefore one cluster here.
+
 No library: fastdigest is kept, but a compiled dependency for 20 lines, and it has no largest score.
 """
 
@@ -18,6 +21,7 @@ from numpy.typing import NDArray
 
 from fedcover import checks
 from fedcover.errors import FedcoverError
+from fedcover.position import Positions, positions, scores_at
 from fedcover.protocols.base import (
     AtServer,
     Float64,
@@ -34,7 +38,7 @@ from fedcover.protocols.base import (
     weighted_fit,
 )
 from fedcover.protocols.quantile_average import common_fit, refuse_distributions
-from fedcover.quantile import WeightedSample, conformal_thresholds
+from fedcover.quantile import WeightedSample, conformal_positions
 from fedcover.site import Site
 
 PIECES = 32
@@ -166,14 +170,14 @@ class TDigest(AtServer):
             values, masses, labels = all_.spread()
         if counts is None:
             ones = np.ones(1)
-            sample = WeightedSample(values, masses)
-            found = conformal_thresholds(sample, task.alphas, ones)
+            sample = WeightedSample(positions(values), masses)
+            found = conformal_positions(sample, task.alphas, ones)
             error = _error(task, all_, sample.total, found, ones)
             return common_fit(task, found[:, 0], int(all_.sizes.sum()), error=error)
         out = {}
         for target, w in zip(task.targets, target_ratios(task, counts, counts.sizes), strict=True):
-            sample = WeightedSample(values, masses * w[labels])
-            found = conformal_thresholds(sample, task.alphas, w)
+            sample = WeightedSample(positions(values), masses * w[labels])
+            found = conformal_positions(sample, task.alphas, w)
             fit = weighted_fit(task, target, found, w, sample.total, counts, counts.sizes)
             if sample.total > 0:
                 fit = replace(fit, error=_error(task, all_, sample.total, found, w))
@@ -216,11 +220,9 @@ def digest(scores: Float64, compression: float) -> tuple[Float64, Float64, Ints]
     return means, values[ends], sizes
 
 
-def _error(
-    task: Task, clusters: Clusters, total: float, thresholds: Float64, weights: Float64
-) -> str:
+def _error(task: Task, clusters: Clusters, total: float, found: Positions, weights: Float64) -> str:
     levels = (1 - np.asarray(task.alphas)[:, None]) * (total + weights)
-    few, many = clusters.doubt(thresholds, levels, weights)
+    few, many = clusters.doubt(scores_at(found), levels, weights)
     return (
         f"the digests take at most {few:.2%} off the coverage of the calibration records, and add "
         f"at most {many:.2%}"

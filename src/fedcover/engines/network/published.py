@@ -14,6 +14,7 @@ from fedcover.calibration import Calibration, Cost, privacy_facts, privacy_from
 from fedcover.conclusion import calibration_of
 from fedcover.engines.network.rules import METHODS
 from fedcover.errors import FedcoverError
+from fedcover.position import TOP
 from fedcover.privacy.statement import PrivacyStatement
 from fedcover.protocols.base import Fit
 from fedcover.protocols.message import Message
@@ -21,7 +22,7 @@ from fedcover.site import Site
 from fedcover.sketch.file import from_bytes, to_bytes
 from fedcover.sketch.result import SketchResult
 
-ARRAYS = ("thresholds", "ratios", "records", "unseen")
+ARRAYS = {"positions": np.int64, "ratios": np.float64, "records": np.float64, "unseen": np.float64}
 NUMBERS = ("total", "available", "blurred")
 
 
@@ -32,7 +33,7 @@ def sketch_message(sketch: SketchResult) -> Message:
 
 def fit_message(fit: Fit) -> Message:
     """The fit of one target."""
-    arrays = {name: np.asarray(getattr(fit, name), dtype=np.float64) for name in ARRAYS}
+    arrays = {name: np.asarray(getattr(fit, name), kind) for name, kind in ARRAYS.items()}
     numbers = {name: getattr(fit, name) for name in NUMBERS}
     if fit.counted is not None:
         numbers["counted"] = fit.counted
@@ -100,14 +101,14 @@ def _personalised(
 
 def _concluded(message: Message, facts: Mapping[str, Any], site: Site) -> Callable[[], Calibration]:
     alphas = checks.alphas(facts["alphas"])
-    shapes = {"thresholds": (len(alphas), site.n_classes)}
+    shapes = {"positions": (len(alphas), site.n_classes)}
     values: dict[str, Any] = {}
-    for name in ARRAYS:
+    for name, kind in ARRAYS.items():
         values[name] = array = message.arrays[name]
-        good = array.dtype == np.float64 and array.shape == shapes.get(name, (site.n_classes,))
+        good = array.dtype == kind and array.shape == shapes.get(name, (site.n_classes,))
         if not good or not np.isfinite(array).all() or (array < 0).any():
             raise _strange(f"{name} that cannot be")
-    if (values["thresholds"] > 1).any():
+    if (values["positions"] > TOP).any():
         raise _strange("thresholds above 1")
     for name in NUMBERS:
         values[name] = checks.real(message.numbers[name], name, 0, np.inf)
