@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcover import checks, scores
+from fedcover.certificate import Certificate
 from fedcover.checks import Floats, Seed
 from fedcover.errors import FedcoverError, FileError
 from fedcover.prediction import PredictionSets
@@ -80,6 +81,11 @@ class Calibration:
         What `predict_set` needs to know about the model's output.
     notes
         Warnings that came up.
+    coverage_error
+        (A,) one standard deviation of the coverage, every part that is known included; None where
+        the method states none.
+    certificate
+        With which probability the coverage is 1-α or more, and over what; None unless asked for.
     """
 
     target: str
@@ -101,6 +107,8 @@ class Calibration:
     options: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     distances: Float64 = None  # type: ignore[assignment]
+    coverage_error: Float64 | None = None
+    certificate: Certificate | None = None
 
     def __post_init__(self) -> None:
         if self.distances is None:
@@ -255,6 +263,8 @@ class Calibration:
             "cost": asdict(self.cost),
             "score": self.score.spec() if self.score else None,
             "privacy": privacy_facts(self.privacy),
+            "coverage_error": None if self.coverage_error is None else self.coverage_error.tolist(),
+            "certificate": None if self.certificate is None else asdict(self.certificate),
         }
         text = json.dumps(body, sort_keys=True, ensure_ascii=False)
         head = {"schema": SCHEMA, "version": SCHEMA_VERSION, "sha256": _digest(text)}
@@ -326,6 +336,11 @@ class Calibration:
             raise ValueError("shares_scores")
         if not isinstance(values["options"], dict) or not isinstance(values["notes"], list):
             raise ValueError("options or notes")
+        error = values.pop("coverage_error", None)
+        if error is not None:
+            error = np.array([checks.real(e, "coverage_error", 0, np.inf) for e in error])
+            if error.shape != (len(alpha),):
+                raise ValueError("coverage_error")
         spec = values.pop("score")
         label_names = values.pop("label_names")
         return cls(
@@ -334,6 +349,8 @@ class Calibration:
                 "alpha": alpha,
                 "thresholds": limits,
                 "distances": distances,
+                "coverage_error": error,
+                "certificate": certificate_from(values.pop("certificate", None)),
                 "ratios": ratios,
                 "cost": Cost(**values.pop("cost")),
                 "score": None if spec is None else scores.from_spec(spec),
@@ -342,6 +359,16 @@ class Calibration:
                 "notes": tuple(values.pop("notes")),
             }
         )
+
+
+def certificate_from(facts: dict[str, Any] | None) -> Certificate | None:
+    """The certificate of such facts."""
+    if facts is None:
+        return None
+    confidence = checks.real(facts["confidence"], "confidence", 0, 1)
+    if not isinstance(facts["statement"], str):
+        raise ValueError("certificate")
+    return Certificate(confidence, facts["statement"])
 
 
 def privacy_facts(statement: PrivacyStatement | None) -> dict[str, Any] | None:

@@ -54,6 +54,8 @@ def calibration_of(
         score=score,
         temperature=temperature,
         label_names=label_names,
+        coverage_error=fit.coverage_error,
+        certificate=fit.certificate,
         notes=(*alarms, *_remarks(target, fit, label_names)),
     )
 

@@ -159,7 +159,6 @@ def collect(
     table, traffic = engine.run(method, task, sites)
     return SketchResult(
         table=table,
-        mode=method.mode,
         most_per_site=method.most_per_site,
         privacy=statement,
         cost=_cost(traffic, task.sites),

@@ -43,6 +43,9 @@ class Site:
     distances
         (n,) distances 1 - V_k, where they are known better than the scores tell: a score within
         10⁻¹⁷ of 1 is 1. Default: 1 - scores.
+    predictions
+        (n,) the class the model finds most likely for each record, where that is known: a private
+        confusion matrix can be made of it.
     label_counts
         (n_classes,) label counts M_y that stand for the site's label distribution (eq. 10), for
         example those of its training data. Default: the calibration counts.
@@ -62,6 +65,7 @@ class Site:
         *,
         n_classes: int,
         distances: ArrayLike | None = None,
+        predictions: ArrayLike | None = None,
         label_counts: ArrayLike | None = None,
         score: Score | None = None,
         label_names: tuple[str, ...] | list[str] | None = None,
@@ -80,6 +84,10 @@ class Site:
         self.label_names = names(label_names, self.n_classes, what + "label_names")
         given = (labels, self.n_classes, what + "labels", len(self), self.label_names)
         self.labels = _frozen(checks.labels(*given))
+        self.predictions: Ints | None = None
+        if predictions is not None:
+            given = (predictions, *given[1:2], what + "predictions", *given[3:])
+            self.predictions = _frozen(checks.labels(*given))
         self.separate_counts = label_counts is not None
         self.label_counts = (
             self.calibration_counts
@@ -123,6 +131,7 @@ class Site:
             y,
             n_classes=p.shape[1],
             distances=distances_at(at),
+            predictions=p.argmax(axis=1),
             label_counts=label_counts,
             score=score,
             label_names=label_names,

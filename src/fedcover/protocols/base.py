@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,9 @@ from fedcover.protocols.message import Message as Message
 from fedcover.quantile import rounding_slack
 from fedcover.scores import Score
 from fedcover.site import Site
+
+if TYPE_CHECKING:
+    from fedcover.certificate import Certificate
 
 Float64 = NDArray[np.float64]
 
@@ -120,6 +123,10 @@ class Fit:
         How far the coverage may be off, in words, where the method knows.
     alarms
         What the method itself warns of.
+    coverage_error
+        (A,) one standard deviation of the coverage, where the method knows it.
+    certificate
+        With which probability the coverage is 1-α or more, if that was asked for.
     """
 
     positions: Positions
@@ -133,7 +140,7 @@ class Fit:
     error: str = ""
     alarms: tuple[str, ...] = ()
     coverage_error: Float64 | None = None
-    certificate: Any = None
+    certificate: Certificate | None = None
 
     @property
     def thresholds(self) -> Float64:
