@@ -161,7 +161,7 @@ def _noisy(mixed: Mixture, alpha: float) -> Quantile:
     level = alpha - (0.5 - alpha) * c[table.layout.row_of]
     at = np.minimum(np.searchsorted(misses, level, side="right"), len(misses) - 1)
     cuts = table.layout.cut_array
-    whole = (cells[at] + cell_sd > WHOLE_BIN) | (at == 0)
+    whole = (cells[at] > WHOLE_BIN) | (at == 0)
     out = np.where(whole, upper_edges(cuts)[at], middles(cuts)[at])
     rows = _row_misses(mixed, i, alpha)
     return Quantile(out, i, misses, c, rows, noise, max(float(cells[i]), 0.0), smoothing, kept)
