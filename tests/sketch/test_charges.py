@@ -12,6 +12,7 @@ from scipy import stats
 
 import fedcover as fc
 from fedcover.engines.sums import added_up
+from fedcover.position import positions
 from fedcover.privacy import (
     ExactRelease,
     GaussianRelease,
@@ -20,7 +21,6 @@ from fedcover.privacy import (
     noise_multiplier,
 )
 from fedcover.protocols.base import Task
-from fedcover.position import positions
 from fedcover.sketch import factor, plan, reply
 from fedcover.sketch.grid import checked_cuts, standard_cuts
 from fedcover.sketch.table import Layout
@@ -272,9 +272,7 @@ def test_noise_is_as_large_as_the_budget_says(view):
     1e-8: noise of nine tenths of the deviation would be 12 and 6 deviations away.
     """
     classes, n_sites = 2000, 1 if view == "server" else 2
-    sites = [
-        fc.Site(f"s{k}", np.ones(3), [0, 1, 2], n_classes=classes) for k in range(n_sites)
-    ]
+    sites = [fc.Site(f"s{k}", np.ones(3), [0, 1, 2], n_classes=classes) for k in range(n_sites)]
     privacy = budget(1.0, view=view)
     query_of = SKETCH(bins=FOUR)
     asked_for = next(query_of.server(Task(tuple(s.name for s in sites), classes, privacy=privacy)))

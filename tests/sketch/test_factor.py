@@ -25,7 +25,9 @@ def test_the_coefficients_are_the_series_of_the_inverse_square_root():
     """1, 1/2, 3/8, 5/16, …: (1-x)^(-1/2), rounded to 1/4096."""
     assert factor.coefficients(5).tolist() == [4096, 2048, 1536, 1280, 1120]
     wanted = [math.comb(2 * k, k) / 4**k for k in range(300)]
-    assert np.abs(factor.coefficients(300) / factor.UNIT - wanted).max() <= 0.5 / factor.UNIT + 1e-15
+    assert (
+        np.abs(factor.coefficients(300) / factor.UNIT - wanted).max() <= 0.5 / factor.UNIT + 1e-15
+    )
 
 
 @pytest.mark.parametrize("bins", SIZES)
@@ -90,7 +92,7 @@ def test_the_deviation_of_single_counts_is_that_of_noise():
 
 @pytest.mark.parametrize(("bins", "most"), [(256, 2.9), (1024, 3.35), (1520, 3.45), (4096, 3.8)])
 def test_the_number_of_bins_hardly_matters(bins, most):
-    """Noise of a sum for the reach of one record: 1.07 + ln(B)/π counts, from the rounded factor."""
+    """A sum's noise for the reach of one record: 1.07 + ln(B)/π counts."""
     noise = factor.reach(bins) * factor.sum_deviation(bins)[-1]
     assert noise <= most
     assert noise == pytest.approx(1.07 + math.log(bins) / math.pi, abs=0.05)

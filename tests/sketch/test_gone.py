@@ -26,7 +26,7 @@ CALLS = {
 
 @pytest.mark.parametrize(("call", "instead"), CALLS.values(), ids=CALLS.keys())
 def test_an_option_that_is_gone_names_what_takes_its_place(call, instead):
-    with pytest.raises(fc.FedcoverError, match="it went with version 0.1") as found:
+    with pytest.raises(fc.FedcoverError, match=r"it went with version 0\.1") as found:
         call()
     assert instead in str(found.value)
 

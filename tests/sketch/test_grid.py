@@ -33,7 +33,7 @@ def test_every_number_of_bins_is_kept_exactly_and_edges_grow():
         cuts = np.array(grid.standard_cuts.__wrapped__(bins))
         assert len(cuts) == bins - 1
         assert (np.diff(cuts) > 0).all()
-        assert 0 < cuts[0]
+        assert cuts[0] > 0
         assert cuts[-1] < TOP
 
 
@@ -59,7 +59,9 @@ def test_both_ends_are_resolved_to_the_smallest_number(bins):
     assert middle.max() <= 1.3e-3
 
 
-@pytest.mark.parametrize("edges", [(0, 0.3, 0.9, 1), (0, 1e-300, 1 - 2**-53, 1), np.linspace(0, 1, 9)])
+@pytest.mark.parametrize(
+    "edges", [(0, 0.3, 0.9, 1), (0, 1e-300, 1 - 2**-53, 1), np.linspace(0, 1, 9)]
+)
 def test_a_bin_holds_its_upper_edge(edges):
     cuts = np.array(checked_cuts(edges))
     assert np.array_equal(scores_at(cuts), np.array(edges)[1:-1])

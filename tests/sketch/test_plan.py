@@ -1,4 +1,4 @@
-"""Noise from public numbers: it spends the budget, and a hopeless run is refused before it starts."""
+"""Noise from public numbers: it spends the budget; a hopeless run is refused before it starts."""
 
 from __future__ import annotations
 
@@ -88,12 +88,13 @@ def test_a_hopeless_run_is_refused_before_data_or_budget_is_touched(tmp_path, mo
     engine = fc.engines.InProcess(ledgers=books, run_name="x")
     monkeypatch.setattr(SKETCH, "answer", lambda *a: pytest.fail("a site was asked"))
     options = {"privacy": budget(0.5), "engine": engine}
+    run = {
+        "collect": lambda: fc.collect(sites, **options),
+        "calibrate": lambda: fc.calibrate(sites, 0.1, SKETCH(), **options),
+        "dp-fedcp": lambda: fc.calibrate(sites, 0.1, fc.methods.DPFedCP(), **options),
+    }[how]
     with pytest.raises(fc.FedcoverError, match="noise alone would move the coverage"):
-        if how == "collect":
-            fc.collect(sites, **options)
-        else:
-            method = SKETCH() if how == "calibrate" else fc.methods.DPFedCP()
-            fc.calibrate(sites, 0.1, method, **options)
+        run()
     for book in books.values():
         assert book.state().spent == 0
         assert len(book.state().entries) == 1  # the budget
@@ -163,5 +164,3 @@ def test_shares_of_the_noise_add_up():
     assert one == pytest.approx(
         math.sqrt(2) * factor.reach(1520) * alone.events[1].noise_multiplier
     )
-
-

@@ -187,7 +187,9 @@ def strangers():
     def promise(method=private.method, **more):
         return private, fc.collect(two, method, budget(100.0, **more))
 
-    unit = [fc.collect(s, limited, budget(100.0, unit=u)) for s, u in ((one, "record"), (two, "site"))]
+    unit = [
+        fc.collect(s, limited, budget(100.0, unit=u)) for s, u in ((one, "record"), (two, "site"))
+    ]
     return {
         "bins": (*other({"bins": even(5)}), "bins"),
         "edges": (*other({"bins": [0, 0.2, 0.4, 0.8, 1]}), "bins"),
