@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from fedcover.certificate import certified_rank
 from fedcover.errors import FedcoverError
 from fedcover.privacy.events import Event
 from fedcover.privacy.statement import Privacy, PrivacyStatement
@@ -57,3 +59,13 @@ class Local:
         thresholds = conformal_thresholds(sample, task.alphas, ones)
         records = site.calibration_counts
         return Fit(thresholds, ones, records, sample.total, len(site), np.zeros(task.n_classes))
+
+
+def certified_index(
+    sorted_scores: Any, alpha: float | Sequence[float], confidence: float
+) -> tuple[int | None, ...]:
+    """Which of a site's scores, in increasing order, is the certified threshold of each α.
+
+    Exact for independent records of the site, whatever their labels; None asks for the full set.
+    """
+    return certified_rank(len(sorted_scores), alpha, confidence)
