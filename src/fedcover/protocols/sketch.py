@@ -35,6 +35,7 @@ from fedcover.protocols.base import (
 )
 from fedcover.site import Site
 from fedcover.sketch import plan, reply
+from fedcover.sketch.certify import with_certificate
 from fedcover.sketch.gone import refuse_gone
 from fedcover.sketch.grid import (
     EXACT_BINS,
@@ -238,7 +239,11 @@ class Sketch:
             assert site is not None, "statement() has refused targets that are not one site"
             counts = site.label_counts
             mix = LabelMix(counts / counts.sum(), counts)
-        return Personal(published, mix, task.alphas).fit()
+        personal = Personal(published, mix, task.alphas)
+        if task.certify is None:
+            return personal.fit()
+        own, records = (site.positions, site.calibration_counts) if site else (None, None)
+        return with_certificate(personal.fit(), personal, task.certify, own, records)
 
 
 def _part(
