@@ -219,7 +219,7 @@ def main() -> None:
         head, *lines = options.out.read_text().splitlines()
         before = json.loads(head)
         seed = before.pop("seed") if seed is None else seed
-        if {**before, "draws": 0} != {**asked, "draws": 0}:
+        if {"seed": seed, **before, "draws": 0} != {"seed": seed, **asked, "draws": 0}:
             parser.error(f"{options.out} was made with other options: {head}")
         done = [row for line in lines for row in json.loads(line)]
     seed = secrets.randbits(31) if seed is None else seed

@@ -16,7 +16,7 @@ from scipy import stats
 import fedcover as fc
 
 from ..statistical.trials import SHARES, Cell, budget, trial, worlds_of
-from ..statistical.worlds import FAMILIES, POWERS, Law, World, distance, world
+from ..statistical.worlds import FAMILIES, POWERS, Law, distance, world
 
 DRAWS, ALARM = 24, 1e-5
 SMALL = {"most_labels": 10, "most_sites": 10, "size": 0.1}
@@ -112,12 +112,14 @@ def test_the_truth_is_what_a_user_sees(family):
     """Coverage by the law beside that of the sets; an error of .01 is more than five deviations."""
     seen = 0
     for r in range(6):
-        w: World = world(family, np.random.default_rng([7, r]), most_labels=8, most_sites=3)
+        w = world(family, np.random.default_rng([7, r]), most_labels=8, most_sites=3)
         cal = fc.calibrate(w.sites, 0.3, fc.methods.EstimatedWeights())["site 0"]
-        oracle = w.oracle(0.3)
+        people = w.population
+        oracle = people.oracle(0.3, w.mix)
         if oracle.upper == oracle.coverage and cal.thresholds[0].max() < 1 - 1e-6:
-            mask = w._mask(cal, w.outputs, 0)
-            own = mask[np.arange(len(mask)), w.law.labels]
-            assert w.coverage(cal) == pytest.approx(own @ w.law.weights(w.mix), abs=0.01)
+            mask = people.mask(cal, people.outputs)
+            own = mask[np.arange(len(mask)), people.law.labels]
+            seen_by_user = own @ people.law.weights(w.mix)
+            assert people.coverage(cal, w.mix) == pytest.approx(seen_by_user, abs=0.01)
             seen += 1
     assert seen >= 2

@@ -50,28 +50,29 @@ def trial(
     parts : as how many sketches of different sites, which are then added, it is collected.
     """
     more = {} if certify is None else {"certify": certify}
-    mix: np.ndarray = w.mix
+    known: np.ndarray = w.mix
     if counted is not None:  # other labels for every trial of one world: nothing depends on them
-        mix = np.random.default_rng().multinomial(counted, w.mix)
+        known = np.random.default_rng().multinomial(counted, w.mix)
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         try:
             sketches = [fc.collect(w.sites[i::parts], privacy=privacy) for i in range(parts)]
         except fc.FedcoverError as error:
             return {"refused": str(error)}
-        cal = reduce(add, sketches).personalise(mix, alpha=alpha, **more)
+        cal = reduce(add, sketches).personalise(known, alpha=alpha, **more)
     stated = getattr(cal, "coverage_error", None)  # today's calibrations do not have it yet
-    oracle = w.oracle(alpha)
+    people, mix = w.population, w.mix
+    oracle = people.oracle(alpha, mix)
     row: Row = {
-        "coverage": w.coverage(cal),
+        "coverage": people.coverage(cal, mix),
         "attainable": oracle.coverage,
         "upper": oracle.upper,
         "stated": None if stated is None else float(np.ravel(stated)[0]),
         "warned": sum(issubclass(s.category, fc.FedcoverWarning) for s in seen),
         "target": 1 - alpha,
     }
-    if w.outputs is not None:
-        row |= {"size": w.size(cal), "oracle": w.oracle_size(oracle)}
+    if people.outputs is not None:
+        row |= {"size": people.size(cal, mix), "oracle": people.oracle_size(oracle, mix)}
     return row
 
 

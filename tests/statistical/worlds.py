@@ -12,7 +12,7 @@ thresholds between scores that a float cannot tell from 1 are judged, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -245,14 +245,14 @@ POWERS = {
 FAMILIES = (*POWERS, *SCORES)
 
 
-def _outputs(rng, n_classes, n, powers):
-    """Logits and labels: Gaussian features, of which the softmax to the power 1 is the truth."""
+def _logits(rng, n_classes, n, powers):
+    """Logits by label: Gaussian features, of which the softmax to the power 1 is the truth."""
     labels = np.repeat(np.arange(n_classes), n)
     apart = rng.uniform(0.5, 4, n_classes)
     x = rng.standard_normal((len(labels), n_classes))
     x[np.arange(len(labels)), labels] += apart[labels]
     power = np.exp(rng.uniform(*np.log(powers)))
-    return power * (apart * x - apart**2 / 2), labels
+    return power * (apart * x - apart**2 / 2)
 
 
 def _score(rng):
@@ -265,85 +265,128 @@ def _score(rng):
 
 
 @dataclass(frozen=True, eq=False)
-class World:
-    """One draw: a population, a federation of sites, and the label mix of a target.
+class Population:
+    """Records that are all there is, as many of every label, in the order of the labels.
 
     Attributes
     ----------
-    family, law
-        What the scores are like.
-    sites, mix
-        What a user has: the calibration sites, and the target's true label mix.
+    law
+        Their scores.
     outputs, as_logits, score
-        (n, C) probabilities or logits of the population; None in a world of ready scores.
+        (n, C) probabilities or logits and the score; None of ready scores.
     """
 
-    family: str
     law: Law
-    sites: list[fc.Site]
-    mix: np.ndarray
     outputs: np.ndarray | None = None
     as_logits: bool = False
     score: fc.scores.Score | None = None
 
-    def __repr__(self) -> str:
-        records = sum(len(s) for s in self.sites)
-        name = "" if self.score is None else f", {self.score}"
-        return f"{self.family}{name}: {len(self.mix)} labels, {len(self.sites)} sites, {records}"
+    @classmethod
+    def of_scores(cls, values: np.ndarray) -> Population:
+        """Of ready scores, (C, n) by label."""
+        labels = np.repeat(np.arange(len(values)), values.shape[1])
+        return cls(Law.of_scores(labels, values.ravel()))
 
-    def coverage(self, cal: fc.Calibration, level: int = 0) -> float:
+    @classmethod
+    def of_logits(
+        cls, logits: np.ndarray, score: fc.scores.Score, as_logits: bool = False
+    ) -> Population:
+        """Of a model's logits, (C·n, C), which a user gets as such or as probabilities."""
+        probs, n_classes = fc.softmax(logits), logits.shape[1]
+        labels = np.repeat(np.arange(n_classes), len(logits) // n_classes)
+        law = Law.of_outputs(probs, labels, score)
+        return cls(law, logits if as_logits else probs, as_logits, score)
+
+    def sites(self, drawn: Sequence[np.ndarray], rng: np.random.Generator) -> list[fc.Site]:
+        """A site for each list of labels; records are drawn with replacement, U afresh."""
+        n_classes = int(self.law.labels[-1]) + 1
+        n = len(self.law.labels) // n_classes
+        out = []
+        for i, y in enumerate(drawn):
+            rows, name = y * n + rng.integers(n, size=len(y)), f"site {i}"
+            if self.outputs is None:
+                out.append(fc.Site(name, self.law.scores[0][rows], y, n_classes=n_classes))
+            else:
+                make = fc.Site.from_logits if self.as_logits else fc.Site.from_probabilities
+                seed = int(rng.integers(2**31))
+                out.append(make(name, self.outputs[rows], y, score=self.score, seed=seed))
+        return out
+
+    def coverage(self, cal: fc.Calibration, mix: np.ndarray, level: int = 0) -> float:
         """The exact coverage of a calibration at one of its levels."""
         thresholds = np.asarray(cal.thresholds)[level]
-        if self.outputs is None or thresholds[self.mix > 0].max() <= SATURATED:
-            return self.law.coverage(thresholds, self.mix)
-        return float(self._mask(cal, self.outputs, level)[self._own] @ self.law.weights(self.mix))
+        if self.outputs is None or thresholds[mix > 0].max() <= SATURATED:
+            return self.law.coverage(thresholds, mix)
+        own = np.arange(len(self.law.labels)), self.law.labels
+        return float(self.mask(cal, self.outputs, level)[own] @ self.law.weights(mix))
 
-    def oracle(self, alpha: float) -> Quantile:
-        """The smallest common threshold that covers 1-α: the attainable value."""
-        return self.law.quantile(1 - alpha, self.mix)
-
-    def size(self, cal: fc.Calibration, level: int = 0) -> float:
-        """Mean set size, of records that follow the target's mix."""
+    def size(self, cal: fc.Calibration, mix: np.ndarray, level: int = 0) -> float:
+        """Mean set size, of records that follow a label mix."""
         rows, every = self._panel
         thresholds = np.asarray(cal.thresholds)[level]
-        if thresholds[self.mix > 0].max() <= SATURATED:
-            return self._mean_size(every.within(thresholds[every.labels]))
-        return self._mean_size(self._mask(cal, self.outputs[rows], level).ravel())
+        if thresholds[mix > 0].max() <= SATURATED:
+            return self._mean_size(every.within(thresholds[every.labels]), mix)
+        return self._mean_size(self.mask(cal, self.outputs[rows], level), mix)
 
-    def oracle_size(self, oracle: Quantile) -> float:
+    def oracle(self, alpha: float, mix: np.ndarray) -> Quantile:
+        """The smallest common threshold that covers 1-α: the attainable value."""
+        return self.law.quantile(1 - alpha, mix)
+
+    def oracle_size(self, oracle: Quantile, mix: np.ndarray) -> float:
         """Mean set size of a common threshold."""
-        return self._mean_size(oracle.inside(self._panel[1]))
+        return self._mean_size(oracle.inside(self._panel[1]), mix)
 
-    @property
-    def _own(self) -> tuple[np.ndarray, np.ndarray]:
-        return np.arange(len(self.law.labels)), self.law.labels
-
-    @cached_property
-    def _panel(self) -> tuple[np.ndarray, Law]:
-        """Some records, as many of each label, and the law of all labels' scores of theirs."""
-        n_classes = len(self.mix)
-        n = len(self.outputs) // n_classes
-        each = min(n, max(2, PANEL // n_classes**3))
-        rows = (n * np.arange(n_classes)[:, None] + np.arange(each)).ravel()
-        probs = np.repeat(self._probabilities(self.outputs[rows]), n_classes, axis=0)
-        labels = np.tile(np.arange(n_classes), len(rows))
-        return rows, Law.of_outputs(probs, labels, self.score)
-
-    def _mean_size(self, inside: np.ndarray) -> float:
-        rows = self._panel[0]
-        weights = self.law.weights(self.mix)[rows]
-        return float(inside.reshape(len(rows), -1).sum(axis=1) @ weights / weights.sum())
-
-    def _mask(self, cal: fc.Calibration, outputs: np.ndarray, level: int) -> np.ndarray:
-        """(n, C) what is in the sets that a user gets; U is even over the records of a label."""
+    def mask(self, cal: fc.Calibration, outputs: np.ndarray, level: int = 0) -> np.ndarray:
+        """(n, C) what is in the sets that a user gets; U is even over the records."""
         u = (np.arange(len(outputs)) * 0.6180339887498949) % 1
         kind = "logits" if self.as_logits else "probs"
         fixed = getattr(self.score, "u", "uniform") != "uniform"
         mask = cal.predict_set(**{kind: outputs}, **({} if fixed else {"u": u})).mask
         return mask if mask.ndim == 2 else mask[level]
 
-    def _probabilities(self, outputs: np.ndarray) -> np.ndarray:
-        return fc.softmax(outputs) if self.as_logits else outputs
+    @cached_property
+    def _panel(self) -> tuple[np.ndarray, Law]:
+        """Some records, as many of each label, and the law of all labels' scores of theirs."""
+        n_classes = self.outputs.shape[1]
+        n = len(self.outputs) // n_classes
+        each = min(n, max(2, PANEL // n_classes**3))
+        rows = (n * np.arange(n_classes)[:, None] + np.arange(each)).ravel()
+        probs = fc.softmax(self.outputs[rows]) if self.as_logits else self.outputs[rows]
+        labels = np.tile(np.arange(n_classes), len(rows))
+        law = Law.of_outputs(np.repeat(probs, n_classes, axis=0), labels, self.score)
+        return rows, law
+
+    def _mean_size(self, inside: np.ndarray, mix: np.ndarray) -> float:
+        rows = self._panel[0]
+        weights = self.law.weights(mix)[rows]
+        return float(inside.reshape(len(rows), -1).sum(axis=1) @ weights / weights.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """One draw: a population, a federation of sites, and the label mix of a target.
+
+    Attributes
+    ----------
+    family, population
+        What the scores are like.
+    sites, mix
+        What a user has: the calibration sites, and the target's true label mix.
+    """
+
+    family: str
+    population: Population
+    sites: list[fc.Site]
+    mix: np.ndarray
+
+    def __repr__(self) -> str:
+        records = sum(len(s) for s in self.sites)
+        name = self.family if self.population.score is None else f"{self.family}, {self.score}"
+        return f"{name}: {len(self.mix)} labels, {len(self.sites)} sites, {records} records"
+
+    @property
+    def score(self) -> fc.scores.Score | None:
+        return self.population.score
 
 
 def world(
@@ -365,30 +408,15 @@ def world(
     n_classes, n_sites = _logarithmic(rng, 3, most_labels), _logarithmic(rng, 2, most_sites)
     if family in SCORES:
         n = round(size * min(20_000, POPULATION // n_classes))
-        law = Law.of_scores(
-            np.repeat(np.arange(n_classes), n), SCORES[family](rng, n_classes, n).ravel()
-        )
-        outputs, as_logits, score = None, False, None
+        population = Population.of_scores(SCORES[family](rng, n_classes, n))
     else:
         n = round(size * min(20_000, ENTRIES // n_classes**2))
-        outputs, labels = _outputs(rng, n_classes, n, POWERS[family])
+        logits = _logits(rng, n_classes, n, POWERS[family])
         if rng.random() < 0.3:
-            outputs = outputs.astype(np.float32)
-        as_logits, score = bool(rng.random() < 0.5), _score(rng)
-        probs = fc.softmax(outputs)
-        outputs = outputs if as_logits else probs
-        law = Law.of_outputs(probs, labels, score)
+            logits = logits.astype(np.float32)
+        population = Population.of_logits(logits, _score(rng), bool(rng.random() < 0.5))
     mix, drawn = _labels(rng, n_classes, n_sites, records, least)
-    sites = []
-    for i, y in enumerate(drawn):
-        rows, name = y * n + rng.integers(n, size=len(y)), f"site {i}"
-        if outputs is None:
-            sites.append(fc.Site(name, law.scores[0][rows], y, n_classes=n_classes))
-        else:
-            make = fc.Site.from_logits if as_logits else fc.Site.from_probabilities
-            seed = int(rng.integers(2**31))
-            sites.append(make(name, outputs[rows], y, score=score, seed=seed))
-    return World(family, law, sites, mix, outputs, as_logits, score)
+    return World(family, population, population.sites(drawn, rng), mix)
 
 
 def _logarithmic(rng, low, high):
