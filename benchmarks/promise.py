@@ -39,7 +39,8 @@ BATCH = 5
 EXPLAINED = (
     "Bias and spread: coverage less attainable coverage, of those not refused; where a "
     "crowd is narrower than public bins all within the bin is attainable. Strict: without this "
-    "exception, and in how many draws it applies. In brackets: 95 % interval of the share."
+    "exception, and in how many draws it applies. In brackets: 95 % interval of the share. "
+    "Rows here hold trials of the same worlds: their standard errors and intervals are too small."
 )
 
 

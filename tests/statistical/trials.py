@@ -5,8 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
 from typing import Any
 
 import numpy as np
@@ -50,16 +48,16 @@ def trial(
     parts : as how many sketches of different sites, which are then added, it is collected.
     """
     more = {} if certify is None else {"certify": certify}
-    known: np.ndarray = w.mix
-    if counted is not None:  # other labels for every trial of one world: nothing depends on them
-        known = np.random.default_rng().multinomial(counted, w.mix)
+    known = w.mix if counted is None else w.counts(counted)
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         try:
-            sketches = [fc.collect(w.sites[i::parts], privacy=privacy) for i in range(parts)]
+            sketch = fc.collect(w.sites[::parts], privacy=privacy)
+            for i in range(1, parts):
+                sketch += fc.collect(w.sites[i::parts], sketch.method, privacy)
         except fc.FedcoverError as error:
             return {"refused": str(error)}
-        cal = reduce(add, sketches).personalise(known, alpha=alpha, **more)
+        cal = sketch.personalise(known, alpha=alpha, **more)
     stated = getattr(cal, "coverage_error", None)  # today's calibrations do not have it yet
     people, mix = w.population, w.mix
     oracle = people.oracle(alpha, mix)

@@ -372,12 +372,15 @@ class World:
         What the scores are like.
     sites, mix
         What a user has: the calibration sites, and the target's true label mix.
+    seed
+        Of what else is drawn in this world.
     """
 
     family: str
     population: Population
     sites: list[fc.Site]
     mix: np.ndarray
+    seed: int
 
     def __repr__(self) -> str:
         records = sum(len(s) for s in self.sites)
@@ -387,6 +390,10 @@ class World:
     @property
     def score(self) -> fc.scores.Score | None:
         return self.population.score
+
+    def counts(self, labels: int) -> np.ndarray:
+        """So many labels of the target, counted."""
+        return np.random.default_rng([self.seed, labels]).multinomial(labels, self.mix)
 
 
 def world(
@@ -416,7 +423,8 @@ def world(
             logits = logits.astype(np.float32)
         population = Population.of_logits(logits, _score(rng), bool(rng.random() < 0.5))
     mix, drawn = _labels(rng, n_classes, n_sites, records, least)
-    return World(family, population, population.sites(drawn, rng), mix)
+    sites = population.sites(drawn, rng)
+    return World(family, population, sites, mix, int(rng.integers(2**31)))
 
 
 def _logarithmic(rng, low, high):
