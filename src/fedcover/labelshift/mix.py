@@ -4,9 +4,10 @@ EM believes the model's probabilities; BBSE believes only that P(prediction | la
 everywhere, and needs a confusion matrix for that. Where there is one, it also tells how far the
 probabilities can be believed:
 
-1. The probabilities are taken to the power 1/t for which EM expects as many right predictions as the
-   confusion matrix does; how well t is known is a part of EM's error.
-2. EM's mix must then reproduce how often each label is predicted (a chi-squared test).
+1. The probabilities are taken to the power 1/t for which EM expects as many right predictions as
+   the confusion matrix does; how well t is known is a part of EM's error.
+2. EM's mix must then reproduce how often each label is predicted, the probabilities the recall of
+   each label, and f_y(x)/f(x) must have mean 1 for labels that EM leaves out.
 
 EM is taken if it passes and its error is the smaller one. Without a confusion matrix nothing in
 unlabelled records can tell whether probabilities are right: any f(x | y) ∝ p(y | x)/s(y) explains
@@ -117,12 +118,18 @@ def guess_mix(
     view = _View(p, s)
     if table is None:
         fit = view.fit(0.0)
+        leaning, wrong = LEANING, _overlooked(view, fit)
         why = (
             "there is no confusion matrix. Whether the probabilities are right cannot be seen from "
             "unlabelled records; the error allows for a factor of two in their temperature and "
             f"of {np.exp(LEANING):.2g} per label"
         )
-        return MixEstimate(fit.q, view.draws(fit, DOUBT, LEANING, draws, rng), "em", why)
+        if wrong[0] < CONTRADICTED:
+            leaning = max(leaning, wrong[1])
+            why = (
+                f"{why}. They do contradict themselves: some label is far less likely than it says"
+            )
+        return MixEstimate(fit.q, view.draws(fit, DOUBT, leaning, draws, rng), "em", why)
     rates = _Rates(table, sd)
     bbse, bbse_draws = _bbse(view, rates, draws, rng)
     log_t, doubt = _temperature(view, rates)
@@ -168,11 +175,11 @@ class _View:
         self.n = len(self.predicted)
         self.p = p[keep].astype(np.float64)
         self.rates = np.bincount(self.predicted, minlength=len(source)) / self.n
-        # A Dirichlet of a quarter a record per label would vary so much. A label that the source
-        # hardly has may still be common here, so its share in the prior is at least half of even.
+        # As wide as a Dirichlet of one record in all. A label that the source hardly has may still
+        # be common here, so its share in the prior's width is at least half of even.
         c = len(source)
         middle = (source + 1 / c) / 2
-        self.weak = np.diag((c / 4 + 1) / (middle * (1 - middle)))
+        self.weak = np.diag(2 / (middle * (1 - middle)))
 
     def fit(self, log_t: float, start: Float64 | None = None) -> _Fit:
         """The most likely mix for probabilities to the power 1/t, with the weak prior."""
@@ -217,18 +224,19 @@ class _View:
     ) -> Float64:
         """Mixes around a fit: chance of the records, the prior, and doubt about probabilities."""
         z = rng.standard_normal((count, 1))
-        down, up = (self.fit(fit.log_t + sign * doubt, fit.q).q for sign in (-1, 1))
-        moved = np.where(z < 0, -z * (down - fit.q), z * (up - fit.q))
+        # At two deviations, because the mix bends with t and the caller states two.
+        down, up = (self.fit(fit.log_t + sign * 2 * doubt, fit.q).q for sign in (-1, 1))
+        moved = np.where(z < 0, -z * (down - fit.q), z * (up - fit.q)) / 2
         _, lean = self.leverage(fit)
         moved[:, self.seen] += leaning * rng.standard_normal((count, len(lean))) @ lean.T
-        pulls = fit.pull + noise(fit.form, count, rng) + moved[:, self.seen] @ fit.form
+        pulls = noise(fit.form, count, rng) + (fit.q + moved)[:, self.seen] @ fit.form
         out = np.zeros((count, len(self.source)))
         out[:, self.seen] = minimise(fit.form, pulls)
         return out
 
     def leverage(self, fit: _Fit) -> tuple[Float64, Float64]:
         """How the seen labels' shares move with the records' scores, and with log p(y)."""
-        inner = np.linalg.inv(fit.form)
+        inner: Float64 = np.asarray(np.linalg.inv(fit.form), dtype=np.float64)
         inner -= np.outer(inner.sum(axis=0), inner.sum(axis=0)) / inner.sum()
         ratios = fit.ratios[:, self.seen]
         moved = np.diag(ratios.sum(axis=0)) - ratios.T @ ratios * fit.q[self.seen]
@@ -255,7 +263,8 @@ class _Rates:
         # One record's worth of a typical column keeps a rare label's own from being certain. A
         # label whose total is not clearly above its noise is left to that and to the prior.
         overall = np.maximum(table.sum(axis=1), 0.5)
-        right = float(np.clip(np.trace(table) / table.sum(), 0, 1))
+        # However well others are recognised, one that was never seen may not be: at most .9.
+        right = float(np.clip(np.trace(table) / table.sum(), 0, 0.9))
         typical = right * np.eye(c) + (1 - right) * (overall / overall.sum())[:, None]
         kept = np.where(known, table, 0)
         self.n = np.where(known, totals, 0) + 1
@@ -291,23 +300,27 @@ def _bbse(
     view: _View, rates: _Rates, count: int, rng: np.random.Generator
 ) -> tuple[Float64, Float64]:
     """Weighted least squares with errors in the confusion matrix (Fuller's corrected equations)."""
-    q = view.source
+    q: Float64 = view.source
     for _ in range(4):
         share = rates.clean @ q
         share = (view.n * share + 0.5 / len(q)) / (view.n + 0.5)
         chance = np.diag(share) - np.outer(share, share)
-        w = np.linalg.pinv(chance / view.n + rates.spread(q), hermitian=True)
-        seen = rates.a.T @ w
+        covariance = chance / view.n + rates.spread(q)
+        # Shares sum to 1, so the covariance is singular along 1; a term there makes it invertible.
+        along = np.trace(covariance) / len(q)
+        w = np.asarray(np.linalg.inv(covariance + along), dtype=np.float64)
+        w -= 1 / (along * len(q) ** 2)
+        seen: Float64 = rates.a.T @ w
         plain = seen @ rates.a
         values, vectors = np.linalg.eigh(plain - np.diag(rates.against(w)))
         form = (vectors * np.maximum(values, 0)) @ vectors.T + view.weak
         pull = seen @ view.rates + view.weak @ view.source
         q = minimise(form, pull[None])[0]
-    return q, minimise(form, pull + noise(plain + view.weak, count, rng))
+    return q, minimise(form, form @ q + noise(plain + view.weak, count, rng))
 
 
 def _temperature(view: _View, rates: _Rates) -> tuple[float, float]:
-    """log t at which EM expects as many right predictions as the confusion matrix, and its error."""
+    """log t with as many right predictions as the confusion matrix expects, and its error."""
     recall, variance = np.diag(rates.a), rates.recall()[1]
 
     def excess(log_t: float, start: Float64 | None) -> tuple[float, float, Float64]:
@@ -319,12 +332,13 @@ def _temperature(view: _View, rates: _Rates) -> tuple[float, float]:
 
     low, high = -WIDEST, WIDEST
     middle, start = 0.0, None
-    for _ in range(9):
+    for _ in range(5):
         over, error, start = excess(middle, start)
         low, high = (middle, high) if over > 0 else (low, middle)
         middle = (low + high) / 2
     ends = [excess(middle + h, start)[0] for h in (-0.2, 0.2)]
     slope = max((ends[0] - ends[1]) / 0.4, 1e-9)
+    middle += float(np.clip((ends[0] + ends[1]) / 2 / slope, low - middle, high - middle))
     doubt = error / slope
     kept = DOUBT**2 / (DOUBT**2 + doubt**2)
     return middle * kept, float(doubt * np.sqrt(kept))
@@ -354,7 +368,9 @@ def _agreement(view: _View, fit: _Fit, doubt: float, rates: _Rates) -> tuple[flo
     scale = LEANING * np.exp(-fit.log_t)  # the doubt is about the probabilities as given
     tried = scale * np.geomspace(0.02, 20, 60)
     wide = 1 + np.outer(tried**2, np.maximum(sizes, 0))
-    weight = np.log(tried) - np.log1p((tried / scale) ** 2) - (np.log(wide) + off**2 / wide).sum(1) / 2
+    weight = (
+        np.log(tried) - np.log1p((tried / scale) ** 2) - (np.log(wide) + off**2 / wide).sum(1) / 2
+    )
     weight = np.exp(weight - weight.max())
     found = float(np.sqrt(weight @ tried**2 / weight.sum()))
     mix = chi2.sf(off @ off, len(off) - 1)
@@ -363,26 +379,28 @@ def _agreement(view: _View, fit: _Fit, doubt: float, rates: _Rates) -> tuple[flo
     recall, worth = _implied_recall(view, fit)
     shift = _implied_recall(view, other)[0] - recall
     measured, variance = rates.recall()
-    variance = variance + measured * (1 - measured) / worth + shift**2
     told = view.seen & (worth >= 5)
-    z = (recall - measured)[told] ** 2 / variance[told]
-    chances = [mix, chi2.sf(z.sum(), told.sum()), _overlooked(view, fit)]
+    chosen = (measured * (1 - measured))[told] / worth[told]
+    z = (recall - measured)[told] ** 2 / (variance[told] + chosen + shift[told] ** 2 + 1e-12)
+    chances = [mix, chi2.sf(z.sum(), told.sum()), _overlooked(view, fit)[0]]
     return min(1.0, len(chances) * float(min(chances))), found
 
 
-def _overlooked(view: _View, fit: _Fit) -> float:
-    """Chance that a label EM leaves out gets so little likelihood from probabilities that are right.
+def _overlooked(view: _View, fit: _Fit) -> tuple[float, float]:
+    """Whether a label EM leaves out gets too little likelihood: its chance, and by how much.
 
-    f_y(x)/f(x) has mean 1 over the target for every label y, present or not. Labels told by few
-    records are left out: their mean is that of a heavy tail.
+    With right probabilities f_y(x)/f(x) has mean 1 over the target for every label y, present or
+    not. Labels told by few records are left out: theirs is the mean of a heavy tail.
     """
     from scipy.stats import norm
 
     told = view.seen & (_implied_recall(view, fit)[1] >= view.n / 10)
-    ratios = fit.ratios[:, told]
-    error = np.maximum(ratios.std(axis=0), 1e-9) / np.sqrt(view.n)
-    lowest = ((ratios.mean(axis=0) - 1) / error).min(initial=0.0)
-    return min(1.0, float(told.sum() * norm.sf(-lowest)))
+    if not told.any():
+        return 1.0, 0.0
+    mean = fit.ratios[:, told].mean(axis=0)
+    error = np.maximum(fit.ratios[:, told].std(axis=0), 1e-9) / np.sqrt(view.n)
+    chance = told.sum() * norm.sf((1 - mean) / error).min()
+    return min(1.0, float(chance)), float(np.sqrt((np.log(np.maximum(mean, 1e-9)) ** 2).mean()))
 
 
 def _implied_recall(view: _View, fit: _Fit) -> tuple[Float64, Float64]:

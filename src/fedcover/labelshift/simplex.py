@@ -17,8 +17,8 @@ SETTLED = 1e-7
 def minimise(form: Float64, pulls: Float64) -> Float64:
     """argmin ½ q'Pq - h'q over distributions q, for each row h of `pulls`, (R, C).
 
-    Alternating direction splitting, all rows at once: one side solves the equations with Σq = 1, the
-    other clips at 0. The coordinates are scaled to a form with a unit diagonal, because shares
+    Alternating direction splitting, all rows at once: one side solves the equations with Σq = 1,
+    the other clips at 0. The coordinates are scaled to a form with a unit diagonal, because shares
     near 0 are known far better than large ones.
 
     Parameters
