@@ -9,20 +9,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedcover import checks
 from fedcover.errors import FedcoverError
-from fedcover.labelshift.estimate import from_unlabelled
+from fedcover.labelshift.mix import guess_mix
 from fedcover.sketch.table import SketchTable
 from fedcover.sketch.totals import label_totals
 
 Float64 = NDArray[np.float64]
-
-GUESSED = (
-    "; the label mix was guessed from predictions, and is right only as far as the model's "
-    "probabilities are for the source's label mix"
-)
-
-RESAMPLES = 50
-"""Bootstrap samples from which the error of a label mix guessed from predictions is found."""
-
 
 @dataclass(frozen=True)
 class LabelMix:
@@ -96,10 +87,7 @@ def guessed(
     probabilities: ArrayLike,
     source: ArrayLike | None,
 ) -> LabelMix:
-    """The label mix of unlabelled records by EM, with a bootstrap of its error.
-
-    It is right as far as the model's probabilities are, for records of the `source` label mix.
-    """
+    """The label mix of unlabelled records, by EM or through the sketch's confusion matrix."""
     n_classes = table.layout.n_classes
     columns = checks.column_names(probabilities)
     if columns and label_names and columns != label_names:
@@ -116,10 +104,7 @@ def guessed(
             fix="Use outputs of the model whose scores were collected",
         )
     base = label_totals(table) if source is None else source
-    wanted = from_unlabelled(p, source=base)
-    rng = np.random.default_rng(0)
-    again = [
-        from_unlabelled(p[rng.integers(len(p), size=len(p))], source=base, tolerance=1e-5)
-        for _ in range(RESAMPLES)
-    ]
-    return LabelMix(wanted, draws=np.array(again), said=GUESSED)
+    pairs = None if table.confusion is None else table.confusion / table.scale
+    guess = guess_mix(p, source=base, confusion=pairs, confusion_sd=table.confusion_sd)
+    said = f"; label mix guessed from {len(p)} unlabelled records ({guess.method}): {guess.why}"
+    return LabelMix(guess.shares, draws=guess.draws, said=said)

@@ -118,7 +118,8 @@ class SketchResult:
         labels
             (n,) labels of the site's records, to be counted.
         probabilities
-            (n, C) predictions for unlabelled records, from which the label mix is estimated (EM).
+            (n, C) predictions for unlabelled records, from which the label mix is estimated: by
+            EM, or through a confusion matrix where the sketch has one (`Sketch(confusion=True)`).
         source
             (C,) label distribution for which `probabilities` are right, that of the training data;
             default: the label mix of this sketch.
