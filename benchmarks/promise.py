@@ -167,7 +167,7 @@ def _add(plan: Plan, made: Table, name: str, cell: Cell) -> None:
     share = f"{cell.inside / cell.stated:.3f} ({low:.2f}-{high:.2f})" if cell.stated else "-"
     marks = []
     if plan.certify is None:
-        marks += ["bias"] * cell.biased() + ["stated"] * cell.untrue()
+        marks += ["bias"] * bool(cell.biased()) + ["stated"] * bool(cell.untrue())
     elif cell.violated(plan.certify, 0.95):
         marks.append("certificate")
     made.add_row(

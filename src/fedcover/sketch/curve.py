@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from fedcover.quantile import rounding_slack
 from fedcover.sketch.grid import middles, upper_edges
+from fedcover.sketch.plan import WIDEST
 from fedcover.sketch.table import SketchTable
 from fedcover.sketch.totals import label_totals, row_totals
 
@@ -30,7 +31,7 @@ WHOLE_BIN = 0.01
 """Share of the target's scores in one bin from which its upper edge is taken: it may be one value
 with that mass, and then its middle would miss all of it."""
 
-WINDOWS = (64, 32, 16, 8, 4, 2, 1, 0)
+WINDOWS = (WIDEST, 32, 16, 8, 4, 2, 1, 0)
 """Bins on either side over which sums are averaged; the widest that blurs less than the noise."""
 
 
