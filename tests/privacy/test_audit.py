@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from fedcover.protocols.private import BUDGET_SHARES
 
 import fedcover.privacy.audit as audits
 from fedcover.errors import FedcoverError
@@ -14,7 +15,6 @@ from fedcover.privacy.audit import audit_dp_fedcp, audit_paper, lower_bound
 from fedcover.privacy.statement import RELATIONS, VIEWS, Privacy
 from fedcover.protocols.base import Message
 from fedcover.protocols.dp_fedcp import DPFedCP
-from fedcover.protocols.private import BUDGET_SHARES
 
 
 def test_bound_of_known_laws():

@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from fedcover.sketch.mixture import mixture
 from matplotlib.colors import to_hex
 from matplotlib.patches import PathPatch
 
@@ -14,7 +15,6 @@ from fedcover.report import own_records, personal, personal_figures, sketch_figu
 from fedcover.report import sketch as page
 from fedcover.report.cells import cell_noise, cell_records
 from fedcover.report.heat import MOST_COLUMNS, MOST_ROWS, heat, shortened
-from fedcover.sketch.mixture import mixture
 from tests.report.test_figures import check_texts
 
 pytestmark = pytest.mark.filterwarnings("ignore::fedcover.FedcoverWarning")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from fedcover.sketch.design import DESIGNS
 
 import fedcover as fc
 from fedcover.protocols.message import Message
-from fedcover.sketch.design import DESIGNS
 
 SKETCH = fc.methods.Sketch
 LEVELS = tuple(np.linspace(0.1, 0.9, 9).round(1).tolist())

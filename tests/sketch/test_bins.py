@@ -4,13 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
-
-import fedcover as fc
-from fedcover.protocols.base import Task
-from fedcover.sketch import plan
 from fedcover.sketch.bins import (
     MOST_BINS,
     WARPS,
@@ -20,6 +13,13 @@ from fedcover.sketch.bins import (
     to_even,
     warp_for,
 )
+from hypothesis import example, given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import fedcover as fc
+from fedcover.protocols.base import Task
+from fedcover.sketch import plan
 
 from .building import SKETCH, budget
 

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from fedcover.sketch.design import DESIGNS, design_matrix
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -15,7 +16,6 @@ from fedcover.engines.sums import added_up
 from fedcover.privacy import ExactRelease, GaussianRelease, NoiseShares, epsilon
 from fedcover.protocols.base import Task
 from fedcover.sketch import plan, reply
-from fedcover.sketch.design import DESIGNS, design_matrix
 from fedcover.sketch.table import Layout
 
 from .building import RELATIONS, SKETCH, VIEWS, budget, design_number, powers, query, zeros

@@ -6,8 +6,6 @@ import math
 
 import numpy as np
 import pytest
-
-import fedcover as fc
 from fedcover.sketch.design import (
     BRANCHES,
     DESIGNS,
@@ -18,6 +16,8 @@ from fedcover.sketch.design import (
     prefix_deviation,
     recovery,
 )
+
+import fedcover as fc
 
 from .building import LEVELS, SKETCH, budget
 

@@ -6,12 +6,12 @@ import warnings
 
 import numpy as np
 import pytest
+from fedcover.sketch.mixture import mixture
 from hypothesis import given
 from hypothesis import strategies as st
 
 import fedcover as fc
 from fedcover.sketch import reply
-from fedcover.sketch.mixture import mixture
 
 from .building import LEVELS, SKETCH, budget, covered, powers, total_error, zeros
 

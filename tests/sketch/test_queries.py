@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 import pytest
+from fedcover.sketch.bins import MOST_BINS
 
 import fedcover as fc
 from fedcover.protocols.base import ask_all
 from fedcover.protocols.message import Message
 from fedcover.sketch import reply
-from fedcover.sketch.bins import MOST_BINS
 
 from .building import ARRAYS, QUERY, SKETCH, budget, design_number, powers, query
 

@@ -139,9 +139,7 @@ def _lead(
     return np.where(off, -np.inf, omega @ m_y[seen] - lost)
 
 
-def _bets(
-    m: int, n: float, variance: Float64, alpha: float, beta: float
-) -> tuple[_Bet, ...]:
+def _bets(m: int, n: float, variance: Float64, alpha: float, beta: float) -> tuple[_Bet, ...]:
     """λ and ν of each plan, from public numbers: never from own counts or from misses.
 
     Planned for labels of n records each that all miss .6α, of which the site has mostly one.

@@ -98,8 +98,9 @@ class Sketch:
             bins = checks.whole(self.bins, "bins", FEWEST_BINS, MOST_BINS)
             object.__setattr__(self, "bins", bins)
         elif self.bins is not None:
-            checked_cuts(self.bins)
-            object.__setattr__(self, "bins", tuple(float(b) for b in self.bins))
+            checked_cuts(self.bins)  # type: ignore[arg-type]
+            edges = tuple(float(b) for b in self.bins)  # type: ignore[union-attr]
+            object.__setattr__(self, "bins", edges)
         if self.groups is not None:
             object.__setattr__(self, "groups", numbered(self.groups))
         if self.most_per_site is not None:

@@ -7,6 +7,7 @@ sums of the table: never smoothed, blended or made monotone. One threshold serve
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,11 +69,11 @@ def with_certificate(
     # Row k: records above edge k, which are those of the bins before it.
     misses = np.vstack([np.zeros(table.layout.rows), table.misses[:, :-1].T])
     given = (misses, variance, table.separate_totals)
-    asked = {"alpha": personal.alphas, "confidence": confidence, "total_sd": table.label_sd}
     if mix.counts is None:
-        certified = certify_known_mix(*given, mix=mix.shares, **asked)
+        test = partial(certify_known_mix, *given, mix=mix.shares)
     else:
-        certified = certify_counted_mix(*given, counts=mix.counts, own=own_records, **asked)
+        test = partial(certify_counted_mix, *given, counts=mix.counts, own=own_records)
+    certified = test(alpha=personal.alphas, confidence=confidence, total_sd=table.label_sd)
     found = upper_edges(table.layout.cut_array)[list(certified.edges)]
     return _certified(fit, found, Certificate(certified.confidence, certified.statement))
 

@@ -15,6 +15,7 @@ from fedcover.sketch.totals import label_totals
 
 Float64 = NDArray[np.float64]
 
+
 @dataclass(frozen=True)
 class LabelMix:
     """A label distribution.

@@ -135,9 +135,10 @@ class SketchResult:
         """
         refuse_gone(mode=mode)
         alphas = checks.alphas(alpha)
-        site = label_counts if isinstance(label_counts, Site) else None
-        if site is not None:
-            label_counts, name = site.label_counts, name or site.name
+        site = None
+        if isinstance(label_counts, Site):
+            site, label_counts = label_counts, label_counts.label_counts
+            name = name or site.name
         name = checked_name("site" if name is None else name, "name")
         own = None
         if local_scores is not None:
