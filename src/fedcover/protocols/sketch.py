@@ -98,7 +98,7 @@ class Sketch:
             bins = checks.whole(self.bins, "bins", FEWEST_BINS, MOST_BINS)
             object.__setattr__(self, "bins", bins)
         elif self.bins is not None:
-            checked_cuts(self.bins)  # type: ignore[arg-type]
+            checked_cuts(self.bins)
             edges = tuple(float(b) for b in self.bins)  # type: ignore[union-attr]
             object.__setattr__(self, "bins", edges)
         if self.groups is not None:
