@@ -114,14 +114,11 @@ def calibrate(
     own = {s.name: len(s) for s in sites}
     for name, cal in cals.items():
         cal.save(out_dir / f"{_file_name(name)}.json")
-        target: list[Any] = [
-            Text(name),
-            f"{own[name]}/{cal.n_records}",
-            f"{cal.effective_size:.0f}",
-        ]
-        sent: list[Any] = [f"{cal.cost.bytes_up:,} B", f"{cal.cost.bytes_down:,} B"]
+        about = [name, f"{own[name]}/{cal.n_records}", f"{cal.effective_size:.0f}"]
+        sent = [f"{cal.cost.bytes_up:,} B", f"{cal.cost.bytes_down:,} B"]
         for level, limits, off in zip(cal.alpha, spans(cal), stated_errors(cal), strict=True):
-            table.add_row(*about, f"{level:g}", limits.replace(" to ", " to\n"), off, *sent)
+            cells = [*about, f"{level:g}", limits.replace(" to ", " to\n"), off, *sent]
+            table.add_row(*map(Text, cells))
             about, sent = [""] * 3, [""] * 2
     out.print(table)
     out.print("own/all: calibration records of the target itself, and those its thresholds use.")
