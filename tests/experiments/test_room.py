@@ -27,7 +27,7 @@ from fedcover.experiments.study import Agreement, Row
 from fedcover.privacy import noise
 from fedcover.scores import APS
 
-BUDGET = fc.Privacy(1.0, 1e-5, view="secure-sum")
+BUDGET = fc.Privacy(2.0, 1e-5, view="secure-sum")
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ def audit(
     method: Annotated[
         str,
         typer.Argument(
-            help="sketch (also private dp-fedcp), or paper for Algorithm 1 as published."
+            help="sketch (dp-fedcp with a budget is the same), or paper for Algorithm 1 as "
+            "published."
         ),
     ],
     epsilon: Annotated[

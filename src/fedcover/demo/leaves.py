@@ -45,6 +45,8 @@ IN_THE_FILE = {
         "guarantee",
         "reveals",
         "shares_scores",
+        "coverage_error",
+        "certificate",
         "privacy",
         "notes",
     ),
