@@ -111,7 +111,7 @@ def noise_for(
     column = factor.reach(layout.bins)
     others = math.sqrt(unknown_shares(privacy, n_sites))
     scale = 64
-    while scale * label_z * moved < LEAST_SHARE_SIGMA * others:
+    while scale * min(label_z, *rest, math.inf) * moved < LEAST_SHARE_SIGMA * others:
         scale *= 2
     # Sensitivities in scaled units; the noise that a viewer cannot take off is z times as much.
     one = scale * moved

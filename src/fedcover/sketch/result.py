@@ -185,6 +185,7 @@ class SketchResult:
                     allowed=f"the same {what}",
                     fix="Tables of different scores or classes cannot be added",
                 )
+        privacy = either(self.privacy, other.privacy)  # first: its words say more than the table's
         table = self.table + other.table
         sites = len(self.sites) + len(other.sites)
 
@@ -199,7 +200,7 @@ class SketchResult:
         return replace(
             self,
             table=table,
-            privacy=either(self.privacy, other.privacy),
+            privacy=privacy,
             cost=cost,
             label_names=self.label_names or other.label_names,
         )
