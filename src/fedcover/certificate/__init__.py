@@ -10,6 +10,7 @@ from fedcover.certificate.binomial import certified_alone as certified_alone
 from fedcover.certificate.binomial import certified_rank as certified_rank
 from fedcover.certificate.counted import certify_counted_mix as certify_counted_mix
 from fedcover.certificate.counted import pool_is_expected_to_win as pool_is_expected_to_win
+from fedcover.certificate.known import TOTALS_SHARE as TOTALS_SHARE
 from fedcover.certificate.known import certify_known_mix as certify_known_mix
 from fedcover.certificate.result import Certificate as Certificate
 from fedcover.certificate.result import Certified as Certified

@@ -17,11 +17,11 @@ TILTS = np.geomspace(0.01, 8, 16)
 """The λ among which an upper bound for a noisy count is the lowest."""
 
 
-def surely_present(totals: Float64, sd: float, least: Float64, beta: float, used: int) -> Float64:
-    """n_low ≤ n_y for all `used` labels with probability 1-β: sub-Gaussian totals, known floors."""
+def surely_present(totals: Float64, sd: float, beta: float) -> Float64:
+    """n_low ≤ n_y for all labels together with probability 1-β, from sub-Gaussian totals."""
     if sd == 0:
-        return np.maximum(totals, least)
-    return np.maximum(totals - sd * math.sqrt(2 * math.log(used / beta)), least)
+        return totals
+    return totals - sd * math.sqrt(2 * math.log(len(totals) / beta))
 
 
 def weights(mass: Float64, present: Float64, variance: Float64, alpha: float) -> Float64:

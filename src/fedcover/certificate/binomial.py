@@ -38,10 +38,13 @@ def certified_rank(
 
 
 def certified_alone(
-    at: NDArray[np.int64], alphas: tuple[float, ...], confidence: float
+    at: NDArray[np.int64], alphas: tuple[float, ...], confidence: float, spent: float = 0.0
 ) -> tuple[NDArray[np.int64], Certificate]:
-    """Certified thresholds, (A,), of a site's own sorted positions, and what they promise."""
-    ranks = certified_rank(len(at), alphas, confidence)
+    """Certified thresholds, (A,), of a site's own sorted positions, and what they promise.
+
+    A part `spent` of β has gone into choosing them.
+    """
+    ranks = certified_rank(len(at), alphas, 1 - (1 - spent) * (1 - confidence))
     found = np.array([TOP if k is None else at[k] for k in ranks], dtype=np.int64)
     over = [f"the {len(at)} calibration records of this site alone"]
     trusted = ["this site's records are independent and like those to come"]

@@ -52,35 +52,25 @@ def certify_counted_mix(
     alpha: float | Sequence[float],
     confidence: float,
     total_sd: float = 0.0,
-    own: Any = None,
 ) -> Certified:
     """The lowest edge certified for a site that has counted m of its own labels.
 
-    Parameters are those of `certify_known_mix`, but for these two.
+    Parameters are those of `certify_known_mix`, but for this one.
 
     Parameters
     ----------
     counts
         (C,) whole numbers m_y: labels drawn independently from the site's own distribution.
-        Shares and an empty count are refused.
-    own
-        (C,) records of this site that are in `misses` and `totals`, counted exactly. They may be
-        the counted labels, and if those are in the table they must be given here: the bets are
-        planned with the other sites' totals alone. None: no record of this site is in the table.
+        Shares and an empty count are refused. They may be those of records in the table.
     """
     t = Tables.checked(misses, variance, totals, total_sd, alpha, confidence)
     c = len(t.totals)
     m_y = checks.counts(counts, c, "counts").astype(np.float64)
-    sure = (
-        np.zeros(c)
-        if own is None or not np.any(own)
-        else checks.counts(own, c, "own").astype(np.float64)
-    )
     on_totals = TOTALS_SHARE * t.beta if t.total_sd > 0 else 0.0
-    present = bets.surely_present(t.totals, t.total_sd, sure, on_totals, c)
+    present = bets.surely_present(t.totals, t.total_sd, on_totals)
     each = (t.beta - on_totals) / len(t.alphas)
     # The bets may rest on the sum of all totals: it does not tell which labels this site has.
-    typical = max((float(t.totals.sum()) - float(sure.sum())) / c, 1.0)
+    typical = max(float(t.totals.sum()) / c, 1.0)
     edges = [_lowest(t, m_y, present, typical, a, each) for a in t.alphas]
     over = [
         "the calibration records",
@@ -168,6 +158,7 @@ def _bets(m: int, n: float, variance: Float64, alpha: float, beta: float) -> tup
 
 def pool_is_expected_to_win(
     m: int,
+    own: int,
     records: float,
     n_classes: int,
     variance: Any,
@@ -178,17 +169,17 @@ def pool_is_expected_to_win(
 ) -> bool:
     """Whether the pool's certificate or the site's own binomial one is expected to be smaller.
 
-    The choice looks at public numbers alone (own records m, the pool's records, labels, noise, α
-    and β) and never at misses or at how often the site saw which label: it costs no confidence.
+    The choice looks at numbers alone (counted labels m, own records, the pool's records, labels,
+    noise, α and β) and never at misses or at how often the site saw which label.
     """
     each = max(records / n_classes, 1.0)
     beta = 1 - checks.real(confidence, "confidence", 0, 1, open_low=True)
     on_totals = TOTALS_SHARE * beta if total_sd > 0 else 0.0
     totals = np.full(n_classes, each)
-    sure = bets.surely_present(totals, total_sd, np.zeros(n_classes), on_totals, n_classes)
+    sure = bets.surely_present(totals, total_sd, on_totals)
     noise = np.broadcast_to(np.asarray(variance, dtype=np.float64), (1, n_classes)).ravel()
     known = max(float(sure[0]), 0.0) / each
     pool = known * _bets(m, each, noise, alpha, beta - on_totals)[0].tolerated
-    rank = certified_rank(m, alpha, confidence)[0]
-    alone = 0.0 if rank is None else (m - rank) / (m + 1)
+    rank = certified_rank(own, alpha, confidence)[0]
+    alone = 0.0 if rank is None else (own - rank) / (own + 1)
     return pool > alone

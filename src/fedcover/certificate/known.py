@@ -24,9 +24,6 @@ from fedcover.errors import FedcoverError
 TOTALS_SHARE = 0.1
 """The part of β that lower bounds of noisy totals may use."""
 
-ROUNDING = 1e-6
-"""How far shares may sum from 1."""
-
 
 def certify_known_mix(
     misses: Any,
@@ -61,7 +58,7 @@ def certify_known_mix(
     """
     t = Tables.checked(misses, variance, totals, total_sd, alpha, confidence)
     shares = checks.distribution(mix, len(t.totals), "mix")
-    if abs(float(np.sum(mix)) - 1) > ROUNDING:
+    if abs(float(np.sum(mix)) - 1) > checks.MIX_ROUNDING:
         raise FedcoverError(
             f"mix sums to {float(np.sum(mix)):.6g}",
             allowed="shares that sum to 1: a label mix that is known",
@@ -71,7 +68,7 @@ def certify_known_mix(
     pi, raw = shares[used], t.misses[:, used]
     noise = t.variance[:, used]
     on_totals = TOTALS_SHARE * t.beta if t.total_sd > 0 else 0.0
-    present = bets.surely_present(t.totals[used], t.total_sd, np.zeros(len(pi)), on_totals, len(pi))
+    present = bets.surely_present(t.totals[used], t.total_sd, on_totals)
     each = (t.beta - on_totals) / len(t.alphas)
     edges = []
     for a in t.alphas:

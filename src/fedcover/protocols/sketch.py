@@ -35,7 +35,7 @@ from fedcover.protocols.base import (
 )
 from fedcover.site import Site
 from fedcover.sketch import plan, reply
-from fedcover.sketch.certify import with_certificate
+from fedcover.sketch.certify import shared_rows, with_certificate
 from fedcover.sketch.gone import refuse_gone
 from fedcover.sketch.grid import (
     EXACT_BINS,
@@ -60,7 +60,7 @@ class Sketch:
     Parameters
     ----------
     bins
-        Number of score bins, or their edges from 0 to 1. None: 1520 with privacy, 4096 without,
+        Number of score bins, or their edges from 0 to 1. None: 1840 with privacy, 4096 without,
         which resolve both ends and the middle of every score.
     groups
         Rows that labels share: a list with the group of every label (a superclass name or number);
@@ -203,6 +203,8 @@ class Sketch:
                 allowed=f"a confusion matrix of at most {MOST_CONFUSED} labels",
                 fix="Leave confusion out: the label mix is then estimated from the probabilities",
             )
+        if task.certify is not None and self.groups is not None:
+            raise shared_rows()
         for target in task.targets:
             if target.distribution is None and len(target.members) != 1:
                 raise FedcoverError(
@@ -235,7 +237,7 @@ class Sketch:
 
     def conclude(self, task: Task, published: Any, target: Target, site: Site | None) -> Fit:
         if target.distribution is not None:
-            mix = LabelMix(target.distribution)
+            mix = LabelMix(target.distribution, target.counts)
         else:
             assert site is not None, "statement() has refused targets that are not one site"
             counts = site.label_counts
@@ -243,8 +245,8 @@ class Sketch:
         personal = Personal(published, mix, task.alphas)
         if task.certify is None:
             return personal.fit()
-        own, records = (site.positions, site.calibration_counts) if site else (None, None)
-        return with_certificate(personal.fit(), personal, task.certify, own, records)
+        own = site.positions if site else None
+        return with_certificate(personal.fit(), personal, task.certify, own)
 
 
 def _part(

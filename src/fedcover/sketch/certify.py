@@ -7,12 +7,17 @@ sums of the table: never smoothed, blended or made monotone. One threshold serve
 from __future__ import annotations
 
 from dataclasses import replace
+<<<<<<< HEAD
 from functools import partial
+=======
+from typing import Any
+>>>>>>> attack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcover.certificate import (
+    TOTALS_SHARE,
     Certificate,
     certified_alone,
     certify_counted_mix,
@@ -33,7 +38,6 @@ def with_certificate(
     personal: Personal,
     confidence: float,
     own: Int64 | None = None,
-    own_records: Int64 | None = None,
 ) -> Fit:
     """The fit with certified thresholds.
 
@@ -46,8 +50,6 @@ def with_certificate(
     own
         (n,) positions of the site's own scores, if it has any: where they alone are expected to
         give smaller sets, they are certified alone.
-    own_records
-        (C,) the site's own records in the table, if that is known.
     """
     table, mix = personal.table, personal.mix
     if mix.draws is not None:
@@ -57,29 +59,44 @@ def with_certificate(
             fix="Count some labels: 50 are enough to begin with",
         )
     if table.layout.groups is not None:
-        raise FedcoverError(
-            "certify with a sketch whose labels share rows",
-            allowed="a sketch with a row per label",
-            fix="Collect without groups",
-        )
+        raise shared_rows()
     variance = np.append(0.0, table.miss_deviation()[:-1] ** 2)[:, None]
     if own is not None and not _pool_wins(personal, variance, confidence, len(own)):
-        found, certificate = certified_alone(np.sort(own), personal.alphas, confidence)
+        # Where only noisy totals tell how large the pool is, what the pool stakes on them is lost.
+        spent = TOTALS_SHARE if table.records is None and table.label_sd > 0 else 0.0
+        found, certificate = certified_alone(np.sort(own), personal.alphas, confidence, spent)
         return _certified(fit, found, certificate)
     # Row k: records above edge k, which are those of the bins before it.
     misses = np.vstack([np.zeros(table.layout.rows), table.misses[:, :-1].T])
     given = (misses, variance, table.separate_totals)
+<<<<<<< HEAD
+=======
+    asked: dict[str, Any] = {"alpha": personal.alphas, "confidence": confidence, "total_sd": table.label_sd}
+>>>>>>> attack
     if mix.counts is None:
         test = partial(certify_known_mix, *given, mix=mix.shares)
     else:
+<<<<<<< HEAD
         test = partial(certify_counted_mix, *given, counts=mix.counts, own=own_records)
     certified = test(alpha=personal.alphas, confidence=confidence, total_sd=table.label_sd)
+=======
+        certified = certify_counted_mix(*given, counts=mix.counts, **asked)
+>>>>>>> attack
     found = upper_edges(table.layout.cut_array)[list(certified.edges)]
     return _certified(fit, found, Certificate(certified.confidence, certified.statement))
 
 
+def shared_rows() -> FedcoverError:
+    """Labels of one row need not miss alike."""
+    return FedcoverError(
+        "certify with a sketch whose labels share rows",
+        allowed="a sketch with a row per label",
+        fix="Collect without groups",
+    )
+
+
 def _pool_wins(personal: Personal, variance: Float64, confidence: float, n_own: int) -> bool:
-    """Whether the sketch is expected to certify smaller sets than the own records; public numbers.
+    """Whether the sketch is expected to certify smaller sets than the own records, by numbers.
 
     With a known mix always: only a counted one can be worse than the site alone.
     """
@@ -90,7 +107,8 @@ def _pool_wins(personal: Personal, variance: Float64, confidence: float, n_own: 
     noise = float(variance.mean())
     return all(
         pool_is_expected_to_win(
-            min(n_own, personal.mix.counted),
+            personal.mix.counted,
+            n_own,
             records,
             table.layout.n_classes,
             noise,

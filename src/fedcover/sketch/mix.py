@@ -50,8 +50,12 @@ def mix_of(
     labels: ArrayLike | None,
     probabilities: ArrayLike | None,
     source: ArrayLike | None,
+    known: bool = False,
 ) -> LabelMix:
-    """The label distribution from exactly one of counts, labels and predictions."""
+    """The label distribution from exactly one of counts, labels and predictions.
+
+    With `known`, counts must be whole numbers, or shares that sum to 1.
+    """
     given = [v is not None for v in (label_counts, labels, probabilities)]
     if sum(given) != 1:
         raise FedcoverError(
@@ -76,10 +80,8 @@ def mix_of(
             )
         counts = np.bincount(y, minlength=n_classes)
         return LabelMix(checks.distribution(counts, n_classes, "labels"), counts)
-    shares = checks.distribution(label_counts, n_classes, "label_counts")  # type: ignore[arg-type]
-    raw = checks.as_float(checks.array(label_counts, "label_counts"), "label_counts")
-    whole = bool((raw == np.round(raw)).all() and (raw <= checks.MOST_RECORDS).all())
-    return LabelMix(shares, raw.astype(np.int64) if whole else None)
+    assert label_counts is not None, "one of the three is given"
+    return LabelMix(*checks.label_mix(label_counts, n_classes, "label_counts", known=known))
 
 
 def guessed(

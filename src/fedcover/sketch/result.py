@@ -148,7 +148,8 @@ class SketchResult:
                     "local_scores is empty", allowed="at least one score", fix="Leave it out"
                 )
         confidence = checked_certify(certify, self.method)
-        mix = mix_of(self.table, self.label_names, label_counts, labels, probabilities, source)
+        given = (label_counts, labels, probabilities, source)
+        mix = mix_of(self.table, self.label_names, *given, known=confidence is not None)
         personal = Personal(self.table, mix, alphas)
         fit = personal.fit()
         if own is not None:
@@ -158,8 +159,7 @@ class SketchResult:
         if confidence is not None:
             if site is not None:
                 own = site.positions
-            pooled = site.calibration_counts if site and site.name in self.sites else None
-            fit = with_certificate(fit, personal, confidence, own, pooled)
+            fit = with_certificate(fit, personal, confidence, own)
         return calibration_of(
             fit,
             name,
