@@ -12,12 +12,9 @@ import fedcover as fc
 from fedcover.engines.network.checkpoint import Checkpoint
 from fedcover.protocols import wire
 from tests.network.federation import (
-    BUDGET,
     OPEN,
-    SERVER_VIEW,
     Net,
     Server,
-    kind,
     made,
     same,
     silent,

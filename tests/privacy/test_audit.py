@@ -10,7 +10,7 @@ import pytest
 import fedcover.privacy.audit as audits
 from fedcover.errors import FedcoverError
 from fedcover.privacy import noise_multiplier
-from fedcover.privacy.audit import audit_sketch, audit_paper, lower_bound
+from fedcover.privacy.audit import audit_paper, audit_sketch, lower_bound
 from fedcover.privacy.statement import RELATIONS, VIEWS, Privacy
 from fedcover.protocols.base import Message
 from fedcover.protocols.sketch import Sketch

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fedcover.sketch.mixture import mixture
 from matplotlib.colors import to_hex
 from matplotlib.patches import PathPatch
 

@@ -7,11 +7,7 @@ sums of the table: never smoothed, blended or made monotone. One threshold serve
 from __future__ import annotations
 
 from dataclasses import replace
-<<<<<<< HEAD
 from functools import partial
-=======
-from typing import Any
->>>>>>> attack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,19 +65,11 @@ def with_certificate(
     # Row k: records above edge k, which are those of the bins before it.
     misses = np.vstack([np.zeros(table.layout.rows), table.misses[:, :-1].T])
     given = (misses, variance, table.separate_totals)
-<<<<<<< HEAD
-=======
-    asked: dict[str, Any] = {"alpha": personal.alphas, "confidence": confidence, "total_sd": table.label_sd}
->>>>>>> attack
     if mix.counts is None:
         test = partial(certify_known_mix, *given, mix=mix.shares)
     else:
-<<<<<<< HEAD
-        test = partial(certify_counted_mix, *given, counts=mix.counts, own=own_records)
+        test = partial(certify_counted_mix, *given, counts=mix.counts)
     certified = test(alpha=personal.alphas, confidence=confidence, total_sd=table.label_sd)
-=======
-        certified = certify_counted_mix(*given, counts=mix.counts, **asked)
->>>>>>> attack
     found = upper_edges(table.layout.cut_array)[list(certified.edges)]
     return _certified(fit, found, Certificate(certified.confidence, certified.statement))
 
