@@ -280,11 +280,11 @@ def test_names_are_not_read_as_markup(folder):
 
 
 def test_a_privacy_budget_is_stated_in_full(folder):
-    done = run("calibrate", "site-mercy.npz", "site-stjohn.npz", "--out", "o", "--epsilon", 2,
+    done = run("calibrate", "site-mercy.npz", "site-stjohn.npz", "--out", "o", "--epsilon", 8,
                "--view", "secure-sum")  # fmt: skip
     assert done.exit_code == 0, done.output
     said = " ".join(done.output.split())
-    assert "(ε = 2, δ = 1e-05)-differentially private" in said
+    assert "(ε = 8, δ = 1e-05)-differentially private" in said
     assert fc.Calibration.load("o/mercy.json").privacy.view == "secure-sum"
     refused = run("calibrate", "site-mercy.npz", "--out", "p", "--epsilon", 0)
     assert isinstance(refused.exception, fc.FedcoverError)

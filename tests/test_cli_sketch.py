@@ -1,12 +1,15 @@
 """`collect`, `merge` and `personalise`: the way from site files to a site's own calibration."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import fedcover as fc
 from fedcover import cli
+from fedcover.certificate import Certificate
+from fedcover.position import positions
 from tests.test_cli import refused, run
 
 SITES = ("site-mercy.npz", "site-stjohn.npz")
@@ -59,16 +62,16 @@ def test_collect_is_the_library_on_the_same_files(sketch):
 
 
 def test_collect_shows_what_it_holds_costs_and_promises(folder):
-    done = run("collect", *SITES, "--out", "s.npz", "--epsilon", 2, "--option", "bins=12")
+    done = run("collect", *SITES, "--out", "s.npz", "--epsilon", 4, "--option", "bins=112")
     text = said(done)
     sketch = fc.SketchResult.load("s.npz")
     for part in ("sites mercy, stjohn", "records 420", "labels 4", "rows 4 (one per label)",
-                 "bins 12", "rounds 1", f"sent per site {sketch.cost.bytes_up:,} B",
-                 f"received per site {sketch.cost.bytes_down:,} B", "noise per cell ± ",
-                 "(ε = 2, δ = 1e-05)-differentially private", "The sketch is in s.npz",
+                 "bins 112", "rounds 1", f"sent per site {sketch.cost.bytes_up:,} B",
+                 f"received per site {sketch.cost.bytes_down:,} B", "noise ± ",
+                 "(ε = 4, δ = 1e-05)-differentially private", "The sketch is in s.npz",
                  "fedcover personalise s.npz --site site-mercy.npz"):  # fmt: skip
         assert part in text
-    assert sketch.table.layout.bins == 12
+    assert sketch.table.layout.bins == 112
 
 
 def test_the_same_seed_gives_the_same_sketch_but_for_noise(folder):
@@ -78,20 +81,21 @@ def test_the_same_seed_gives_the_same_sketch_but_for_noise(folder):
 
     assert np.array_equal(collected("a.npz"), collected("b.npz"))
     assert (folder / "a.npz").read_bytes() == (folder / "b.npz").read_bytes()
-    noisy = [collected(name, "--epsilon", 1) for name in ("c.npz", "d.npz")]
+    noisy = [collected(name, "--epsilon", 5) for name in ("c.npz", "d.npz")]
     assert not np.array_equal(*noisy)
 
 
 def test_every_part_of_the_budget_arrives(folder):
-    done = run("collect", *SITES, "--out", "s.npz", "--epsilon", 3, "--delta", 1e-6, "--unit",
+    done = run("collect", *SITES, "--out", "s.npz", "--epsilon", 300, "--delta", 1e-6, "--unit",
                "site", "--relation", "add-remove", "--view", "secure-sum", "--option",
-               "most_per_site=50", "--mode", "guaranteed", "--score", "lac")  # fmt: skip
+               "most_per_site=50", "--confusion", "--score", "lac")  # fmt: skip
     assert done.exit_code == 0, done.output
     sketch = fc.SketchResult.load("s.npz")
     p = sketch.privacy
     assert (p.delta, p.unit, p.relation, p.view) == (1e-6, "site", "add-remove", "secure-sum")
-    assert p.epsilon == pytest.approx(3, rel=1e-3)
-    assert (sketch.mode, sketch.most_per_site) == ("guaranteed", 50)
+    assert p.epsilon == pytest.approx(300, rel=1e-3)
+    assert sketch.most_per_site == 50
+    assert sketch.table.confusion.shape == (4, 4)
     assert sketch.score == fc.scores.LAC()
     assert "records about" in said(done)
 
@@ -116,11 +120,19 @@ def test_groups_from_a_file(folder, name):
     assert "rows 2 (labels in groups)" in said(done)
 
 
-def test_groups_by_word(folder):
-    done = run("collect", *SITES, "--out", "s.npz", "--groups", "learned", "--epsilon", 5)
-    assert "groups learned from noisy label totals" in said(done)
-    done = run("collect", *SITES, "--out", "s.npz", "--groups", "none", "--epsilon", 5)
-    assert fc.SketchResult.load("s.npz").table.layout.groups is None
+@pytest.mark.parametrize("command", ["collect", "personalise"])
+def test_options_that_are_gone_say_what_to_use(folder, no_work, command):
+    given = [*SITES] if command == "collect" else ["s.npz", "--counts", "1,1,1,1"]
+    place = ["--out", "s.npz" if command == "collect" else "s.json"]
+    assert "certify=0.95" in refused(command, *given, *place, "--mode", "guaranteed")
+    assert "--mode" not in run(command, "--help").output
+
+
+@pytest.mark.parametrize("option", ["mode=guaranteed", "warp=upper", "design=none"])
+def test_options_of_the_sketch_that_are_gone(folder, no_work, option):
+    key, _, value = option.partition("=")
+    message = refused("collect", *SITES, "--out", "s.npz", "--option", option)
+    assert f"{key}={value!r}" in message
 
 
 BAD_GROUPS = {
@@ -180,8 +192,8 @@ BAD_COLLECT = {
     "option": (["--option", "speed=9"], "option 'speed=9'"),
     "bins": (["--option", "bins=1"], "bins is 1"),
     "edges": (["--option", "bins=0,.9,.5,1"], "not an increasing list"),
-    "mode": (["--mode", "lucky"], "mode is 'lucky'"),
-    "mode twice": (["--mode", "balanced", "--option", "mode=guaranteed"], "given twice"),
+    "groups": (["--groups", "learned"], "learned cannot be opened"),
+    "confusion twice": (["--confusion", "--option", "confusion=false"], "given twice"),
     "score": (["--score", "magic"], "score is 'magic'"),
     "previous": (["--previous", "new.npz"], "new.npz holds model outputs"),
     "merge": (["--merge", "absent.npz"], "cannot be opened"),
@@ -199,15 +211,16 @@ def test_bad_collections_are_refused_before_data_is_read(folder, case, no_work):
 
 def test_bin_edges_can_be_listed(folder):
     assert run("collect", *SITES, "--out", "s.npz", "--option", "bins=0,.5,.9,1").exit_code == 0
-    assert fc.SketchResult.load("s.npz").table.layout.edges == (0, 0.5, 0.9, 1)
+    assert fc.SketchResult.load("s.npz").table.layout.cuts == tuple(positions([0.5, 0.9]))
 
 
 def test_a_renewed_sketch_adds_what_was_spent(folder):
-    assert run("collect", *SITES, "--out", "old.npz", "--epsilon", 1).exit_code == 0
-    options = ("--previous", "old.npz", "--epsilon", 1)
+    assert run("collect", *SITES, "--out", "old.npz", "--epsilon", 5).exit_code == 0
+    options = ("--previous", "old.npz", "--epsilon", 5)
     assert run("collect", *SITES, "--out", "new-sketch.npz", *options).exit_code == 0
-    assert 1 < fc.SketchResult.load("new-sketch.npz").privacy.epsilon < 2
-    message = refused("collect", "site-late.npz", "--out", "x.npz", *options)
+    assert 5 < fc.SketchResult.load("new-sketch.npz").privacy.epsilon < 10
+    other = (*options[:-1], 20)
+    message = refused("collect", "site-late.npz", "--out", "x.npz", *other)
     assert "previous has none of these sites" in message
     assert "privacy in both" in refused(
         "collect", *SITES, "--out", "x.npz", "--previous", "old.npz"
@@ -217,7 +230,7 @@ def test_a_renewed_sketch_adds_what_was_spent(folder):
 # merge
 
 
-@pytest.mark.parametrize("privacy", [(), ("--epsilon", 3)])
+@pytest.mark.parametrize("privacy", [(), ("--epsilon", 20)])
 def test_joining_and_merging_give_one_sketch(folder, privacy):
     def collected(*arguments):
         done = run("collect", *arguments, *privacy, "--seed", 0)
@@ -229,7 +242,7 @@ def test_joining_and_merging_give_one_sketch(folder, privacy):
     assert three.sites == ("late", "mercy", "stjohn")
     assert three.table.layout == fc.SketchResult.load("two.npz").table.layout
     if privacy:
-        assert three.privacy.epsilon == pytest.approx(3, rel=1e-3)
+        assert three.privacy.epsilon == pytest.approx(20, rel=1e-3)
         return
     collected("site-late.npz", "--out", "one.npz")
     done = run("merge", "two.npz", "one.npz", "--out", "all.npz")
@@ -240,20 +253,10 @@ def test_joining_and_merging_give_one_sketch(folder, privacy):
     assert np.array_equal(merged.table.table, fc.SketchResult.load("at-once.npz").table.table)
 
 
-def test_sites_join_a_sketch_of_learned_groups(folder):
-    privacy = ("--epsilon", 5)
-    two = run("collect", *SITES, "--out", "two.npz", "--groups", "learned", *privacy)
-    assert two.exit_code == 0
-    done = run("collect", "site-late.npz", "--merge", "two.npz", "--out", "three.npz", *privacy)
-    assert done.exit_code == 0, done.output
-    three = fc.SketchResult.load("three.npz")
-    assert three.table.layout.learned
-    assert len(three.sites) == 3
-
-
 BAD_JOIN = {
     "same site": (["site-mercy.npz"], "site 'mercy' is in the sketch already"),
-    "option": (["site-late.npz", "--option", "bins=4"], "--option together with --merge"),
+    "option": (["site-late.npz", "--option", "bins=64"], "--option together with --merge"),
+    "confusion": (["site-late.npz", "--confusion"], "--confusion together with --merge"),
     "score": (["site-late.npz", "--score", "lac"], "--score together with --merge"),
     "temperature": (["site-late.npz", "--temperature", 2], "--temperature together with"),
     "privacy": (["site-late.npz", "--epsilon", 1], "the sketch to be joined has no privacy"),
@@ -268,12 +271,12 @@ def test_bad_joins_are_refused_before_data_is_read(sketch, case, no_work):
 
 
 def test_joining_a_private_sketch_needs_its_kind_of_privacy(folder):
-    kind = ("--epsilon", 2, "--view", "secure-sum")
+    kind = ("--epsilon", 20, "--view", "secure-sum")
     assert run("collect", *SITES, "--out", "p.npz", *kind).exit_code == 0
     join = ("collect", "site-late.npz", "--merge", "p.npz", "--out", "x.npz")
-    advice = "Give --epsilon 2 --delta 1e-05 --unit record --relation replace --view secure-sum"
+    advice = "Give --epsilon 20 --delta 1e-05 --unit record --relation replace --view secure-sum"
     assert advice in refused(*join)
-    assert advice in refused(*join, "--epsilon", 2)
+    assert advice in refused(*join, "--epsilon", 20)
     assert run(*join, *kind).exit_code == 0
 
 
@@ -291,7 +294,7 @@ def test_joining_needs_a_known_score(folder):
 
 
 def test_merging_refuses_what_does_not_belong_together(sketch):
-    run("collect", "site-late.npz", "--out", "late.npz", "--option", "bins=4")
+    run("collect", "site-late.npz", "--out", "late.npz", "--option", "bins=64")
     assert "1 sketch is given" in refused("merge", "sketch.npz", "--out", "x.npz")
     assert "different bins" in refused("merge", "sketch.npz", "late.npz", "--out", "x.npz")
     assert "is in both" in refused("merge", "sketch.npz", "sketch.npz", "--out", "x.npz")
@@ -314,6 +317,7 @@ def test_personalise_is_the_library_on_the_same_files(sketch):
     text = said(done)
     for part in ("Label mix: 300 counted labels", "Promise: 1-α up to the errors stated",
                  "one deviation: calibration sample", "Nothing was sent",
+                 f"{same.coverage_error[1]:.3f}",
                  "fedcover predict m.json new.npz", "fedcover evaluate m.json"):  # fmt: skip
         assert part in text
     assert run("evaluate", "m.json", "new.npz").exit_code == 0
@@ -364,19 +368,16 @@ def test_unlabelled_records_give_the_mix(folder, sketch):
 @pytest.mark.filterwarnings("ignore::fedcover.FedcoverWarning")  # how much noise there is differs
 def test_own_scores_are_made_as_those_of_the_sketch(folder):
     options = ("--score", "raps", "--score-option", "u=1", "--temperature", 2)
-    assert run("collect", *SITES, "--out", "s.npz", *options, "--epsilon", 0.3).exit_code == 0
+    assert run("collect", *SITES, "--out", "s.npz", *options, "--epsilon", 5).exit_code == 0
     own = ("--site", "site-late.npz", "--use-own-scores")
-    done = run("personalise", "s.npz", *own, "--out", "l.json", "--mode", "guaranteed")
+    done = run("personalise", "s.npz", *own, "--out", "l.json")
     assert done.exit_code == 0, done.output
     assert "own scores count" in said(done)
     site = fc.Site.from_file("site-late.npz", score=fc.scores.RAPS(u=1.0), temperature=2)
     sketch = fc.SketchResult.load("s.npz")
-    same = sketch.personalise(
-        site.label_counts, local_scores=site.scores, mode="guaranteed", name="late"
-    )
+    same = sketch.personalise(site.label_counts, local_scores=site.scores, name="late")
     cal = fc.Calibration.load("l.json")
     assert np.array_equal(cal.thresholds, same.thresholds)
-    assert cal.options["mode"] == "guaranteed"
     np.savez("probs.npz", probs=np.full((2, 4), 0.25), labels=[0, 1])
     message = refused("personalise", "s.npz", "--site", "probs.npz", "--out", "x.json")
     assert "the sketch divided logits" in message
@@ -413,7 +414,7 @@ BAD_PERSONAL = {
     "decimal comma": (["--counts", "1,-2,3,4"], "value 1 is '-2'"),
     "all zero": (["--counts", "0,0,0,0"], "has nothing above 0"),
     "alpha": (["--counts", "1,1,1,1", "--alpha", 1.5], "alpha is 1.5"),
-    "mode": (["--counts", "1,1,1,1", "--mode", "lucky"], "mode is 'lucky'"),
+    "certify": (["--counts", "1,1,1,1", "--certify", 95], "certify is 95"),
     "name": (["--counts", "1,1,1,1", "--name", "\n"], "name is"),
     "source": (["--counts", "1,1,1,1", "--source", "x.json"], "--source without --unlabelled"),
     "own scores": (["--counts", "1,1,1,1", "--use-own-scores"], "--use-own-scores without --site"),
@@ -496,9 +497,45 @@ def test_calibrate_by_sketch_and_by_choice(folder, privacy):
 
 
 def test_calibrate_refuses_options_of_a_method_yet_to_be_chosen(folder, no_work):
-    message = refused("calibrate", *SITES, "--method", "auto", "--option", "bins=3", "--out", "o")
+    message = refused("calibrate", *SITES, "--method", "auto", "--option", "bins=64", "--out", "o")
     assert "yet to be chosen" in message
     assert ", auto" in refused("calibrate", *SITES, "--method", "magic", "--out", "o")
     assert "--unit without --epsilon" in refused(
         "calibrate", *SITES, "--unit", "site", "--out", "o"
     )
+
+
+@pytest.mark.parametrize("method", [(), ("--method", "sketch"), ("--method", "auto")])
+def test_certify_reaches_the_library(folder, monkeypatch, method):
+    """A certificate is the library's; the commands hand the wish on, and show what comes back."""
+    sure = Certificate(0.95, "At least 1-α with probability .95 [over the records].")
+    heard = []
+
+    def certified(real):
+        def inner(*arguments, **named):
+            heard.append(0.95 in (*arguments, *named.values()))
+            made = real(*arguments)
+            return {name: replace(cal, certificate=sure) for name, cal in made.items()}
+
+        return inner
+
+    monkeypatch.setattr(fc, "calibrate", certified(fc.calibrate))
+    done = run("calibrate", *SITES, *method, "--certify", 0.95, "--out", "o")
+    assert done.exit_code == 0, done.output
+    assert heard == [True]
+    assert sure.statement in said(done)
+
+
+def test_certify_needs_a_method_that_can(folder, no_work):
+    for method in ("dp-fedcp", "pooled"):
+        message = refused("calibrate", *SITES, "--method", method, "--certify", 0.9, "--out", "o")
+        assert "certify with method" in message
+    assert "certify is 1" in refused("calibrate", *SITES, "--certify", 1, "--out", "o")
+
+
+def test_calibrate_shows_the_error_of_every_level(folder):
+    levels = ("--alpha", 0.05, "--alpha", 0.2)
+    done = run("calibrate", *SITES, "--method", "sketch", "--out", "o", *levels)
+    for name in ("mercy", "stjohn"):
+        for error in fc.Calibration.load(f"o/{name}.json").coverage_error:
+            assert f"{error:.3f}" in done.output

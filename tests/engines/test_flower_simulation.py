@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from importlib.util import find_spec
 
 import numpy as np
@@ -42,9 +43,11 @@ def test_two_hundred_rounds_give_the_thresholds_of_the_in_process_engine():
         assert cal.cost.bytes_up > wanted[name].cost.bytes_up  # letters around the payload
 
 
-def test_an_exact_sketch_is_that_of_the_in_process_engine():
+def test_an_exact_sketch_is_that_of_the_in_process_engine(nothing_left_open):
     wanted = fc.collect(made())
+    before = os.environ.get("PYTHONPATH")
     found = fc.collect(made(), engine=fc.engines.FlowerSimulation())
+    assert os.environ.get("PYTHONPATH") == before
     assert found.table.table.tobytes() == wanted.table.table.tobytes()
     for site in made():
         one, two = (s.personalise(site.label_counts, (0.1, 0.2)) for s in (found, wanted))

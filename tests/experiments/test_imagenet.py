@@ -10,6 +10,7 @@ import pytest
 from fedcover.errors import FedcoverError
 from fedcover.experiments import imagenet, records, room
 from fedcover.experiments.catalogue import studies
+from fedcover.experiments.compare import NUMBERS
 from fedcover.experiments.federations import imagenet as federation
 from fedcover.experiments.imagenet import COMPETITORS, ImageNetStudy, source
 from fedcover.report.page import Plot
@@ -27,13 +28,16 @@ def test_a_repetition_depends_on_its_number_and_the_seed_alone(file, results):
     again = records.of_rows(room._rows(ImageNetStudy(file), 0, range(1, 2)), {})
     kept = results.where(repetition=1)
     for column in again.columns:
-        assert again.columns[column].tolist() == kept.columns[column].tolist()
+        same = (again.columns[column], kept.columns[column])
+        assert np.array_equal(*same, equal_nan=column in NUMBERS)
 
 
 def test_rows(results):
     assert list(results.columns) == ["repetition", "method", "coverage", "size", "threshold"]
     assert len(results) == 3 * len(COMPETITORS)
-    assert (results.columns["size"] > 0).all()
+    size, method = results.columns["size"], results.columns["method"]
+    assert (size[~np.isnan(size)] > 0).all()
+    assert set(method[np.isnan(size)]) == {"Sketch, ε = 2"}  # 1200 records of 100 labels
 
 
 def test_sections_and_agreement_of_a_file_do_not_say_synthetic(file, results):
@@ -48,6 +52,8 @@ def test_sections_and_agreement_of_a_file_do_not_say_synthetic(file, results):
         assert "n = 1" in p.caption
         assert "file mine.npz" in p.caption
         assert "synthetic" not in p.title + p.caption
+    assert "Sketch, ε = 2" in plots[2].caption + plots[3].caption
+    assert "refused" in sections[-1].rows[list(COMPETITORS).index("Sketch, ε = 2")]
     rows = study.agreement(results)
     assert not any("synthetic" in a.what + a.band for a in rows)
     assert "other outputs than the paper's" in rows[0].band

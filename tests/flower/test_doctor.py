@@ -162,7 +162,7 @@ def test_a_budget_that_is_too_small_or_spent(folder):
 
 
 @pytest.mark.parametrize("run", ["method=\"dp-fedcp\" epsilon=2.0", "epsilon=2.0 view=\"server\"",
-                                 "epsilon=2.0 options=\"groups=learned\"",
+                                 "epsilon=2.0 options=\"bins=512,confusion=true\"",
                                  "epsilon=2.0 relation=\"add-remove\""])  # fmt: skip
 def test_the_price_of_a_run_is_worked_out_in_the_ledgers_own_terms(folder, run):
     text = examined("--app", "app", "--run-config", run, *SITE, code=0)

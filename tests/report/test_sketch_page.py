@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,11 +11,15 @@ from matplotlib.colors import to_hex
 from matplotlib.patches import PathPatch
 
 import fedcover as fc
+from fedcover.certificate import Certificate
+from fedcover.position import TOP, positions
 from fedcover.report import own_records, personal, personal_figures, sketch_figures, style
 from fedcover.report import sketch as page
-from fedcover.report.cells import cell_noise, cell_records
 from fedcover.report.heat import MOST_COLUMNS, MOST_ROWS, heat, shortened
-from fedcover.sketch.mixture import mixture
+from fedcover.report.score_axis import ScoreAxis, score_text
+from fedcover.sketch.grid import standard_cuts
+from fedcover.sketch.mix import LabelMix
+from fedcover.sketch.table import Layout
 from tests.report.test_figures import check_texts
 
 pytestmark = pytest.mark.filterwarnings("ignore::fedcover.FedcoverWarning")
@@ -42,30 +47,58 @@ def drawn(sketch: fc.SketchResult, width: float):
     shown = heat(sketch.table, sketch.label_names)
     names = shown.names(24 if width == style.WIDE else 14)
     return sketch_figures.heat_map(
-        shown.cells, names, shown.totals, shown.places, shown.edges,
+        shown.cells, names, shown.totals, shown.axis, shown.places,
         ylabel=shown.row_is, noise=shown.noise, width=width,
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("epsilon", [None, 0.5])
+@pytest.mark.parametrize("epsilon", [None, 50])
 @pytest.mark.parametrize("n_classes", [3, 100, 1000])
 def test_heat_map_of_few_and_many_labels(n_classes, epsilon, width):
-    figure = drawn(collected(n_classes, epsilon, groups=None), width)
+    figure = drawn(collected(n_classes, epsilon), width)
     axes = figure.axes[0]
     assert axes.get_xlabel()
     assert axes.get_ylabel() == "label"
     assert 3 <= len(axes.get_yticks()) <= MOST_ROWS
+    assert 3 <= len(axes.get_xticks()) <= 16
     check_texts(figure)
 
 
 @pytest.mark.parametrize("options", [
-    {"bins": 64, "warp": "upper"}, {"bins": 37}, {"bins": 200}, {"bins": [0, 0.5, 0.98, 0.99, 1]},
-    {"groups": "learned"}, {"mode": "guaranteed"}, {"bins": 64, "design": "root"},
+    {"bins": 64}, {"bins": 67}, {"bins": 4096}, {"bins": [0, 0.5, 0.98, 0.99, 1]},
+    {"bins": np.linspace(0, 1, 21)}, {"groups": [k // 7 for k in range(60)]},
 ])  # fmt: skip
 @pytest.mark.parametrize("width", WIDTHS)
 def test_heat_map_of_any_bins_and_groups(options, width):
-    check_texts(drawn(collected(60, 1.0, **options), width))
+    check_texts(drawn(collected(60, 20, **options), width))
+
+
+AXES = {
+    "standard": standard_cuts(1840),
+    "few": tuple(positions([0.3, 0.5, 0.99])),
+    "one end": tuple(positions(1 - np.array([0.4, 1e-6, 1e-300]), [0.4, 1e-6, 1e-300])),
+}
+
+
+@pytest.mark.parametrize("cuts", AXES.values(), ids=AXES)
+def test_axis_is_even_in_bins_and_increasing_within_them(cuts):
+    axis = ScoreAxis.of(Layout(3, cuts))
+    bins = len(cuts) + 1
+    assert axis.places(axis.edges) == pytest.approx(np.arange(bins + 1) / bins)
+    at = np.linspace(0, TOP, 1001).astype(np.int64)
+    assert (np.diff(axis.places(at)) >= 0).all()
+    assert np.isfinite(axis.places(at)).all()
+    (low, *_), (high, *_) = axis.ticks(5.0)[0], axis.ticks(5.0)[-1]
+    assert (low, high) == (0, 1)
+
+
+def test_ticks_near_one_say_the_distance():
+    texts = [text for _, text in ScoreAxis.of(Layout(3, standard_cuts(1840))).ticks(5.4)]
+    assert {"0", "0.5", "1 - 1e-09", "1"} <= set(texts)
+    near = positions([1 - 1e-6, 1.0, 1e-7, 0.25], [1e-6, 1e-20, 1.0, 0.75])
+    assert [score_text(p) for p in near] == ["1 - 1e-06", "1 - 1e-20", "1e-07", "0.2500"]
+    assert (score_text(TOP), score_text(np.int64(0))) == ("1", "0")
 
 
 @pytest.mark.parametrize("n_classes", [3, 100, 1000])
@@ -80,11 +113,17 @@ def test_pooling_loses_no_record_and_says_so(n_classes):
     )
     assert ("A row pools" in shown.said) == (n_classes > MOST_ROWS)
     assert "A column pools" in shown.said
-    assert len(shown.places) == len(shown.edges) == columns + 1
-    assert (shown.edges[0], shown.edges[-1]) == (0, 1)
+    assert len(shown.places) == columns + 1
+    assert (shown.places[0], shown.places[-1]) == (0, 1)
     pool = -(-n_classes // MOST_ROWS)
-    labels = np.concatenate([s.labels for s in sites(n_classes)])
-    assert shown.cells[1].sum() == np.isin(labels, np.arange(pool, 2 * pool)).sum()
+    some = sites(n_classes)
+    mine = [np.isin(s.labels, np.arange(pool, 2 * pool)) for s in some]
+    assert shown.cells[1].sum() == np.concatenate(mine).sum()
+    at = shown.axis.places(
+        np.concatenate([s.positions[k] for s, k in zip(some, mine, strict=True)])
+    )
+    inside = np.searchsorted(shown.places, at, side="left") - 1  # a bin holds its upper edge
+    assert np.array_equal(shown.cells[1], np.bincount(inside, minlength=columns))
 
 
 def test_names_fit_or_become_numbers():
@@ -98,17 +137,17 @@ def test_names_fit_or_become_numbers():
     assert heat(sketch.table).names(24)[0] == "3 labels: 0, 2, 3, …"
 
 
-@pytest.mark.parametrize("design", ["flat", "tree", "root"])
-def test_cells_are_records_whatever_was_measured(design):
-    exact = cell_records(collected(3, bins=20, warp="even").table)
-    noisy = collected(3, 1e4, bins=20, warp="even", design=design, groups=None).table
-    assert cell_records(noisy) == pytest.approx(exact, abs=6 * cell_noise(noisy))
-    assert 0 < cell_noise(noisy) < 1
-    assert cell_noise(collected(3).table) == 0
+def test_noise_of_a_column_is_that_of_its_sum():
+    """Deviation over 40 × 32 cells: .02 of it is one standard error, a tenth is five."""
+    one = fc.Site("a", [0.5], [0], n_classes=40)
+    shown = heat(fc.collect([one], privacy=fc.Privacy(1, 1e-5, relation="add-remove")).table)
+    assert shown.cells.shape == (40, MOST_COLUMNS)
+    assert shown.cells.std() == pytest.approx(shown.noise, rel=0.1)
+    assert heat(collected(3).table).noise == 0
 
 
 def test_negative_cells_are_shown_as_such():
-    figure = drawn(collected(20, 0.2, groups=None), style.WIDE)
+    figure = drawn(collected(20, 5), style.WIDE)
     colours = {to_hex(p.get_facecolor()) for p in figure.axes[0].patches if p.get_fill()}
     assert colours == {style.BLUE, style.ORANGE}
     (minus,) = [p for p in figure.axes[0].patches if not p.get_fill()]
@@ -154,14 +193,14 @@ def test_of_very_many_sites_some_are_drawn_and_that_is_said():
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("levels", [1, 3, 8])
 def test_personal_figures(levels, width):
-    places = np.linspace(0, 1, 50)
+    places, axis = np.linspace(0, 1, 50), ScoreAxis.of(Layout(3, standard_cuts(1840)))
     marks = [
         personal_figures.Mark(a, f"{1 - a:.4f} to {1.001 - a:.4f}", 1 - a, 1 - a)
         for a in np.round(np.linspace(0.01, 0.3, levels), 3)
     ]
     own = np.linspace(0, 1, 20), np.linspace(0.05, 1, 20)
     spread = np.full(50, 0.02)
-    figure = personal_figures.distribution(places, places, places, spread, marks, own, width=width)
+    figure = personal_figures.distribution(axis, places, places, spread, marks, own, width=width)
     assert figure.axes[0].get_xlabel()
     assert figure.axes[0].get_ylabel()
     check_texts(figure)
@@ -217,18 +256,6 @@ def test_pages_of_many_labels_stay_small(tmp_path, n_classes):
     assert (tmp_path / "p.html").stat().st_size < 600_000
 
 
-@pytest.mark.parametrize(("high", "warp", "advice"), [
-    (True, "even", "warp=upper"), (False, "even", "warp=lower"), (True, "lower", "warp=even"),
-])  # fmt: skip
-def test_scores_that_crowd_are_spoken_of(tmp_path, high, warp, advice):
-    rng = np.random.default_rng(0)
-    scores = rng.uniform(0.97, 1, 800) if high else rng.uniform(0, 0.03, 800)
-    site = fc.Site("a", scores, rng.integers(0, 3, 800), n_classes=3)
-    method = fc.methods.Sketch(bins=8, warp=warp)
-    sketch = fc.collect([site], method, fc.Privacy(20, 1e-5))
-    assert f"collect with --option {advice}" in plain(written(tmp_path, sketch, [site]))
-
-
 def test_secure_sums_are_told_apart(tmp_path):
     privacy = fc.Privacy(2, 1e-5, unit="site", relation="add-remove", view="secure-sum")
     sketch = fc.collect(sites(3), fc.methods.Sketch(most_per_site=50), privacy)
@@ -238,16 +265,24 @@ def test_secure_sums_are_told_apart(tmp_path):
     assert "about" in text
 
 
-@pytest.mark.parametrize("epsilon", [None, 1.0])
+def personal_page(tmp_path, sketch, cal, mix, said="counted", site=None, use_own=False):
+    place = tmp_path / "p.html"
+    personal.write(place, sketch, cal, tmp_path / "c.json", mix, said, site, use_own)
+    return place.read_text(encoding="utf-8")
+
+
+def counted(site):
+    return LabelMix(site.label_counts / len(site), site.label_counts)
+
+
+@pytest.mark.parametrize("epsilon", [None, 8.0])
 @pytest.mark.parametrize("use_own", [False, True])
 def test_personal_page_says_what_it_must(tmp_path, epsilon, use_own):
     sketch, (site, *_) = collected(3, epsilon), sites(3)
     own = site.scores if use_own else None
     levels = [0.05, 0.1, 0.2]
     cal = sketch.personalise(site.label_counts, levels, local_scores=own, name=site.name)
-    mix = personal.LabelMix.of(sketch, "400 counted labels", label_counts=site.label_counts)
-    personal.write(tmp_path / "p.html", sketch, cal, tmp_path / "c.json", mix, site, use_own)
-    html = (tmp_path / "p.html").read_text(encoding="utf-8")
+    html = personal_page(tmp_path, sketch, cal, counted(site), "400 counted labels", site, use_own)
     assert not re.search(r"https?:|<script|<link|<img|src=|@import", html)
     text = plain(" ".join(html.split()))
     assert "No message was sent" in text
@@ -257,36 +292,47 @@ def test_personal_page_says_what_it_must(tmp_path, epsilon, use_own):
     assert ("own scores blended in" in html) == use_own
     assert ("privacy noise" in html) == (epsilon is not None)
     assert html.count("<svg") == 6
-    for level in levels:
+    for level, error in zip(levels, cal.coverage_error, strict=True):
         assert f"α = {level:g}" in text
+        assert f"± {100 * error:.2f}" in text
 
 
-def test_personal_errors_are_those_of_the_guarantee(tmp_path):
+def test_personal_page_of_a_certified_calibration(tmp_path):
+    sketch, (site, *_) = collected(3), sites(3)
+    sure = Certificate(0.97, "At least 1-α with probability .97, over records & noise.")
+    cal = replace(sketch.personalise(site.label_counts, 0.1), certificate=sure)
+    text = plain(personal_page(tmp_path, sketch, cal, counted(site), site=site))
+    assert "97%" in text
+    assert "over records &amp; noise" in text
+
+
+def test_personal_errors_are_those_stated(tmp_path):
     sketch, (site, *_) = collected(3), sites(3)
     cal = sketch.personalise(site.label_counts, 0.1)
-    mix = personal.LabelMix.of(sketch, "counted", label_counts=site.label_counts)
-    assert mix.counted == len(site)
-    assert mix.wanted == pytest.approx(site.label_counts / len(site))
-    shares = personal.LabelMix.of(sketch, "given", label_counts=[0.5, 0.25, 0.25])
-    mixed = mixture(sketch.table, shares.wanted)
-    assert shares.counted is None
-    assert shares.variance(mixed, (0.1,)) == pytest.approx([0.0])
-    personal.write(tmp_path / "p.html", sketch, cal, tmp_path / "c.json", mix)
-    html = (tmp_path / "p.html").read_text(encoding="utf-8")
-    stated = re.search(r"calibration sample (0\.\d+)", cal.guarantee)
-    shown = re.search(r"calibration sample (\d\.\d+)", html)
-    assert stated
-    assert shown
-    assert float(shown[1]) == pytest.approx(100 * float(stated[1]), abs=0.051)
+    html = personal_page(tmp_path, sketch, cal, counted(site))
+    total = re.search(r"all together (\d\.\d+)", html)
+    assert total
+    assert float(total[1]) == pytest.approx(100 * cal.coverage_error[0], abs=0.0051)
     assert "Does it hold at home?" not in html
 
 
 def test_personal_page_of_a_mix_guessed_from_predictions(tmp_path):
     sketch = collected(3)
-    probs = np.random.default_rng(0).dirichlet(np.ones(3), 50)
-    cal = sketch.personalise(probabilities=probs, alpha=[0.02 * k for k in range(1, 13)])
-    mix = personal.LabelMix.of(sketch, "estimated", probabilities=probs)
-    personal.write(tmp_path / "p.html", sketch, cal, tmp_path / "c.json", mix)
-    text = plain((tmp_path / "p.html").read_text(encoding="utf-8"))
+    rng = np.random.default_rng(0)
+    cal = sketch.personalise([1, 1, 1], alpha=[0.02 * k for k in range(1, 13)])
+    mix = LabelMix(np.full(3, 1 / 3), draws=rng.dirichlet(np.full(3, 20), 50))
+    text = plain(personal_page(tmp_path, sketch, cal, mix, "estimated"))
     assert "8 of 12 levels are marked" in text
     assert "label mix: estimated" in text
+
+
+@pytest.mark.parametrize("sure", [False, True])
+def test_saturated_scores_are_told_by_their_distance(tmp_path, sure):
+    far = np.geomspace(1e-12, 1e-5, 600)
+    site = fc.Site("a", 1 - far, np.arange(600) % 3, n_classes=3, distances=far)
+    sketch = fc.collect([site])
+    cal = sketch.personalise(site.label_counts, [0.1, 0.3], name="a")
+    text = plain(personal_page(tmp_path, sketch, cal, counted(site), site=site, use_own=sure))
+    assert re.search(r"1 - [2-8](\.\d)?e-12", text)
+    covered = own_records.covered_by(cal, site)
+    assert covered == pytest.approx([0.9, 0.7], abs=0.01)

@@ -107,7 +107,7 @@ def test_no_site_moves_a_reply_further_than_charged(case, other, relation, most)
         assert norm(one[key].astype(object) - other) <= charged * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("bins", [4, 64, 1520])
+@pytest.mark.parametrize("bins", [4, 64, 1840])
 @pytest.mark.parametrize("factored", [0, 1])
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_the_charge_is_no_larger_than_it_must_be(bins, factored, relation):
@@ -152,7 +152,7 @@ def test_events_spend_exactly_the_budget(sites, view, relation, unit):
     for wanted in (0.1, 1.0, 8.0):
         privacy = fc.Privacy(wanted, 1e-6, unit, relation, view)
         for groups in (None, (0, 1, 0, 1)):
-            for bins, confusion in ((4, False), (64, True), (1520, False)):
+            for bins, confusion in ((4, False), (64, True), (1840, False)):
                 cuts = standard_cuts(bins) if bins > 4 else checked_cuts(FOUR)
                 layout = Layout(4, cuts, True, groups)
                 made = plan.noise_for(privacy, layout, sites, most, confusion)

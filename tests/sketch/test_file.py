@@ -511,6 +511,6 @@ def test_what_a_site_sends_for_1000_labels(thousand):
             assert len(sent[0]) < 30_000
             assert len(sent[1]) < 500_000
         else:
-            assert len(sent[0]) == len(sent[1]) < 8 * (100 * 1520 + 1000) + 500
+            assert len(sent[0]) == len(sent[1]) < 8 * (100 * 1840 + 1000) + 500
         for data, site in zip(sent, (thousand[0], big), strict=True):
             assert wire.decode(data).arrays.keys() == method.answer(query, site).arrays.keys()

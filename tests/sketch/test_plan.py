@@ -16,7 +16,7 @@ from fedcover.sketch.table import Layout
 
 from .building import FOUR, RELATIONS, SKETCH, VIEWS, budget, powers
 
-NOISY = standard_cuts(1520)
+NOISY = standard_cuts(1840)
 
 
 def refused(records, labels, privacy, alphas=(), sites=10, most=None):
@@ -162,5 +162,5 @@ def test_shares_of_the_noise_add_up():
     assert ten * math.sqrt(9) == pytest.approx(one)
     assert alone.variance(alone.table_sigma, 10)[0] == pytest.approx(10 * one**2)
     assert one == pytest.approx(
-        math.sqrt(2) * factor.reach(1520) * alone.events[1].noise_multiplier
+        math.sqrt(2) * factor.reach(1840) * alone.events[1].noise_multiplier
     )

@@ -16,7 +16,13 @@ METHODS = ("sketch", "dp-fedcp", "paper")
 
 
 def audit(
-    method: Annotated[str, typer.Argument(help="sketch (dp-fedcp with a budget is the same), or paper for Algorithm 1 as published.")],
+    method: Annotated[
+        str,
+        typer.Argument(
+            help="sketch (dp-fedcp with a budget is the same), or paper for Algorithm 1 as "
+            "published."
+        ),
+    ],
     epsilon: Annotated[
         float | None,
         typer.Option(help="ε the method runs with; default 1, and 0.9 for the paper."),

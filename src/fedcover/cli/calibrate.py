@@ -16,6 +16,7 @@ from rich.text import Text
 import fedcover as fc
 from fedcover.cli.common import (
     Alpha,
+    Certify,
     Delta,
     Epsilon,
     Files,
@@ -36,8 +37,11 @@ from fedcover.cli.common import (
     shown_once,
     site_files,
     site_name,
+    spans,
+    stated_errors,
 )
 from fedcover.errors import FedcoverError
+from fedcover.protocols.base import checked_certify, under_budget
 from fedcover.writing import output_folder, unwritable
 
 METHODS: dict[str, type[Any]] = {
@@ -60,7 +64,12 @@ def calibrate(
     files: Files,
     out_dir: Annotated[Path, typer.Option("--out", help="Folder for the calibrations.")],
     alpha: Alpha = [0.1],  # noqa: B006 (typer copies it)
-    method: Annotated[str, typer.Option(help=" or ".join((*METHODS, AUTO)))] = "dp-fedcp",
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help=" or ".join((*METHODS, AUTO)) + "; default dp-fedcp, or sketch to certify."
+        ),
+    ] = None,
     option: Annotated[
         list[str] | None, typer.Option(help="Option of the method, such as subsample=true.")
     ] = None,
@@ -76,48 +85,51 @@ def calibrate(
     unit: Unit = None,
     relation: Relation = None,
     view: View = None,
+    certify: Certify = None,
     seed: Seed = None,
 ) -> None:
     """Calibrate every site of a federation from files; writes one .json per target."""
     error_rates(alpha)
     privacy = privacy_budget(epsilon, delta, unit, relation, view)
-    chosen = _method(method, option)
+    chosen = _method(method or ("dp-fedcp" if certify is None else "sketch"), option)
+    able = fc.methods.Sketch() if chosen == AUTO else under_budget(chosen, privacy)
+    checked_certify(certify, able)
     output_folder(out_dir)
     files = site_files(files)
     known = [site_name(f) for f in files]
     targets = [known_target(t, known) for t in target] if target else None
     _different_files(targets or known)
     sites = read_sites(files, score, score_option, logits, temperature, seed)
-    cals = _calibrations(sites, alpha, chosen, targets, seed, privacy)
+    cals = _calibrations(sites, alpha, chosen, targets, seed, privacy, certify)
     try:
         out_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise unwritable(out_dir, error) from None
     first = next(iter(cals.values()))
-    table = Table(title=f"{first.method}: {len(sites)} sites, α = {_levels(alpha)}")
-    for heading in ("target", "own/all", "worth", "thresholds", "rounds", "sent", "received"):
+    rounds = f"{first.cost.rounds} round{'s' * (first.cost.rounds != 1)}"
+    table = Table(title=f"{first.method}: {len(sites)} sites, {rounds}")
+    for heading in ("target", "own/all", "worth", "α", "threshold", "±", "sent", "received"):
         justify: Any = "left" if heading == "target" else "right"
         table.add_column(heading, justify=justify, no_wrap=heading != "target")
     own = {s.name: len(s) for s in sites}
     for name, cal in cals.items():
         cal.save(out_dir / f"{_file_name(name)}.json")
-        low, high = float(cal.thresholds.min()), float(cal.thresholds.max())
-        span = f"{low:.3f}" if low == high else f"{low:.3f}-{high:.3f}"
-        table.add_row(
-            Text(name),
-            f"{own[name]}/{cal.n_records}",
-            f"{cal.effective_size:.0f}",
-            span,
-            str(cal.cost.rounds),
-            f"{cal.cost.bytes_up:,} B",
-            f"{cal.cost.bytes_down:,} B",
-        )
+        about = [name, f"{own[name]}/{cal.n_records}", f"{cal.effective_size:.0f}"]
+        sent = [f"{cal.cost.bytes_up:,} B", f"{cal.cost.bytes_down:,} B"]
+        for level, limits, off in zip(cal.alpha, spans(cal), stated_errors(cal), strict=True):
+            cells = [*about, f"{level:g}", limits.replace(" to ", " to\n"), off, *sent]
+            table.add_row(*map(Text, cells))
+            about, sent = [""] * 3, [""] * 2
     out.print(table)
     out.print("own/all: calibration records of the target itself, and those its thresholds use.")
+    if any(cal.coverage_error is not None for cal in cals.values()):
+        out.print("±: one standard deviation of the coverage, with every error that is known.")
     for note in dict.fromkeys(note for cal in cals.values() for note in cal.notes):
         out.print(Text.assemble(("Note: ", "yellow"), note))
     out.print(Text(f"One calibration file per target is in {out_dir}."))
     out.print(f"Promise: {_promise(list(cals.values()))}.")
+    for statement in dict.fromkeys(c.certificate.statement for c in cals.values() if c.certificate):
+        out.print(Text(f"Certificate: {statement}"))
     if first.privacy is None:
         out.print(f"What left the sites: {first.reveals}. Differential privacy: none.")
     else:
@@ -144,11 +156,12 @@ def _calibrations(
     targets: Sequence[str] | None,
     seed: int | None,
     privacy: fc.Privacy | None,
+    certify: float | None,
 ) -> dict[str, fc.Calibration]:
     """The calibrations; warnings that come back as notes are shown once, as notes."""
     engine = fc.engines.InProcess(progress=sys.stderr.isatty())
     return shown_once(
-        lambda: fc.calibrate(sites, alpha, method, targets, privacy, engine, seed),
+        lambda: fc.calibrate(sites, alpha, method, targets, privacy, engine, seed, certify),
         lambda cals: (note for cal in cals.values() for note in cal.notes),
     )
 
@@ -160,10 +173,6 @@ def _promise(cals: list[fc.Calibration]) -> str:
         return promises.pop()
     common = next(iter(promises)).partition("; coverage")[0]
     return f"{common}; the file of each target states its own errors"
-
-
-def _levels(alpha: list[float]) -> str:
-    return ", ".join(f"{a:g}" for a in alpha)
 
 
 def _file_name(target: str) -> str:

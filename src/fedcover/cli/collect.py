@@ -30,13 +30,14 @@ from fedcover.cli.common import (
     site_files,
     site_name,
 )
-from fedcover.cli.labelfile import LabelFile, read_label_file
+from fedcover.cli.labelfile import read_label_file
 from fedcover.cli.sketchfile import load_sketch, merged, no_sketches, outputs
 from fedcover.errors import FedcoverError
 from fedcover.inputs import listed
-from fedcover.report.cells import cell_noise
+from fedcover.sketch.gone import refuse_gone
 
 OutSketch = Annotated[Path, typer.Option("--out", help="The sketch to write, an .npz.")]
+Gone = Annotated[str | None, typer.Option(hidden=True)]
 Report = Annotated[Path | None, typer.Option(help="Also write a page with figures, an .html file.")]
 
 
@@ -49,19 +50,23 @@ def collect(
     relation: Relation = None,
     view: View = None,
     option: Annotated[
-        list[str] | None, typer.Option(help="Option of the sketch, such as bins=12.")
+        list[str] | None, typer.Option(help="Option of the sketch, such as bins=512.")
     ] = None,
     groups: Annotated[
-        str | None,
+        Path | None,
         typer.Option(
-            help="Labels that share a row: a .json, .csv or text file with a group for each class, "
-            "or learned, or none. Default: learned where rows would drown in noise."
+            help="Labels that share a row: a .json, .csv or text file with a group for each class. "
+            "Default: a row for each."
         ),
     ] = None,
-    mode: Annotated[
-        str | None,
-        typer.Option(help="With privacy: balanced (the default), or guaranteed, with larger sets."),
-    ] = None,
+    confusion: Annotated[
+        bool,
+        typer.Option(
+            "--confusion",
+            help="Also count which label the model predicts for which, for sites without labels; "
+            "takes a fifth of the budget.",
+        ),
+    ] = False,
     score: Annotated[
         str | None, typer.Option(help="aps (the default), raps, saps, lac, margin or topk.")
     ] = None,
@@ -83,21 +88,23 @@ def collect(
     ] = None,
     report: Report = None,
     seed: Seed = None,
+    mode: Gone = None,
 ) -> None:
     """Collect one label × score table from site files; each site personalises it at home."""
+    refuse_gone(mode=mode)
     privacy = privacy_budget(epsilon, delta, unit, relation, view)
     files = site_files(files)
     outputs({".npz": out_file, ".html": report}, no_sketches(files))
     base = merged(merge) if merge else None
     if base is None:
-        by_label = _group_file(groups)
-        words = [f"groups={groups}"] if groups is not None and by_label is None else []
-        words += [f"mode={mode}"] if mode is not None else []
-        method = make({"sketch": fc.methods.Sketch}, "sketch", [*(option or []), *words], "method")
+        by_label = read_label_file(groups) if groups else None
+        words = [*(option or []), *["confusion=true"] * confusion]
+        method = make({"sketch": fc.methods.Sketch}, "sketch", words, "method")
         chosen = score_named(score or "aps", score_option)
     else:
-        given = {"--option": option, "--groups": groups, "--mode": mode, "--score": score,
-                 "--score-option": score_option, "--temperature": temperature}  # fmt: skip
+        given = {"--option": option, "--groups": groups, "--confusion": confusion or None,
+                 "--score": score, "--score-option": score_option,
+                 "--temperature": temperature}  # fmt: skip
         by_label, method = None, base.method
         chosen, temperature = _joined(base, given, privacy, [site_name(f) for f in files])
     _limited(privacy, method)
@@ -133,15 +140,17 @@ def show(sketch: fc.SketchResult, path: Path) -> None:
     shown.add_column(no_wrap=True)
     shown.add_column()
     how = "one per label" if layout.groups is None else "labels in groups"
-    how = "groups learned from noisy label totals" if layout.learned else how
-    noise = f"± {cell_noise(table):.3g} records" if table.table_sd else "none"
+    noise = "none"
+    if not table.exact:
+        noise = f"± {table.miss_deviation()[-1]:.3g} records of a row above a score, at most"
     for what, value in {
         "sites": listed(sketch.sites, 12),
         "records": f"{'' if table.records else 'about '}{sketch.n_records:,}",
         "labels": f"{layout.n_classes:,}",
         "rows": f"{layout.rows:,} ({how})",
         "bins": f"{layout.bins:,}",
-        "noise per cell": noise,
+        "noise": noise,
+        **({} if table.confusion is None else {"confusion matrix": "collected"}),
         "rounds": str(cost.rounds),
         "sent per site": f"{cost.bytes_up:,} B",
         "received per site": f"{cost.bytes_down:,} B",
@@ -164,13 +173,6 @@ def _next(files: list[Path], sketch: Path) -> None:
     out.print(Text(command), soft_wrap=True)
 
 
-def _group_file(groups: str | None) -> LabelFile | None:
-    """The file behind --groups, unless it is one of the words."""
-    if groups is None or groups.lower() in ("auto", "learned", "none"):
-        return None
-    return read_label_file(Path(groups))
-
-
 def _limited(privacy: fc.Privacy | None, method: fc.methods.Sketch) -> None:
     if privacy is not None and privacy.unit == "site" and method.most_per_site is None:
         raise FedcoverError(
@@ -187,7 +189,7 @@ def _joined(
     if wrong := [name for name, value in given.items() if value is not None]:
         raise FedcoverError(
             f"{wrong[0]} together with --merge",
-            allowed="the bins, groups, mode, score and temperature of the sketch to be joined",
+            allowed="the bins, groups, score and temperature of the sketch to be joined",
             fix=f"Leave {wrong[0]} out",
         )
     if both := sorted(set(names) & set(base.sites)):

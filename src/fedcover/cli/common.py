@@ -18,6 +18,9 @@ from fedcover import checks
 from fedcover.errors import FedcoverError, FedcoverWarning, FileError
 from fedcover.files import SUFFIXES, ModelOutputs, open_outputs
 from fedcover.inputs import listed
+from fedcover.position import positions
+from fedcover.report.score_axis import span
+from fedcover.sketch.gone import GONE, refuse_gone
 
 out, err = Console(), Console(stderr=True)
 
@@ -30,6 +33,12 @@ Temperature = Annotated[float, typer.Option(help="Divide logits by this before t
 ScoreName = Annotated[str, typer.Option(help="aps, raps, saps, lac, margin or topk.")]
 ScoreOption = Annotated[
     list[str] | None, typer.Option(help="Option of the score, such as u=1 or penalty=0.1.")
+]
+Certify = Annotated[
+    float | None,
+    typer.Option(
+        help="Probability, such as .95, with which the coverage is to be 1-α or more; larger sets."
+    ),
 ]
 Seed = Annotated[int | None, typer.Option(help="Seed of every random choice.")]
 PredictSeed = Annotated[
@@ -83,6 +92,18 @@ def error_rates(alpha: float | Sequence[float]) -> tuple[float, ...]:
             )
             err.print(Text.assemble(("Hint: ", "yellow"), hint))
     return levels
+
+
+def spans(cal: fc.Calibration) -> list[str]:
+    """The thresholds of each level, which may differ a little from label to label."""
+    return [span(row) for row in positions(cal.thresholds, cal.distances)]
+
+
+def stated_errors(cal: fc.Calibration) -> list[str]:
+    """One standard deviation of the coverage at each level, where the method states it."""
+    if cal.coverage_error is None:
+        return ["-"] * len(cal.alpha)
+    return [f"{error:.3f}" for error in cal.coverage_error]
 
 
 def site_files(files: list[Path]) -> list[Path]:
@@ -158,6 +179,8 @@ def make(kinds: dict[str, Any], name: str, options: list[str] | None, what: str)
     values = {}
     for text in options or []:
         key, eq, value = text.partition("=")
+        if key in GONE and key not in allowed:
+            refuse_gone(**{key: value})
         if not eq or key not in allowed:
             raise FedcoverError(
                 f"option {text!r} of {what} {name}",

@@ -13,10 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 import fedcover as fc
-from fedcover import checks
-from fedcover.cli.collect import Report
+from fedcover.cli.collect import Gone, Report
 from fedcover.cli.common import (
     Alpha,
+    Certify,
     Logits,
     Seed,
     error_rates,
@@ -24,11 +24,16 @@ from fedcover.cli.common import (
     outputs_for,
     shown_once,
     site_name,
+    spans,
+    stated_errors,
 )
 from fedcover.cli.labelfile import LabelFile, numbers, read_label_file
 from fedcover.cli.sketchfile import load_sketch, no_sketches, outputs
 from fedcover.errors import FedcoverError, FileError
+from fedcover.protocols.base import checked_certify
 from fedcover.site import checked_name
+from fedcover.sketch.gone import refuse_gone
+from fedcover.sketch.mix import mix_of
 
 
 def personalise(
@@ -46,7 +51,7 @@ def personalise(
     ] = None,
     unlabelled: Annotated[
         Path | None,
-        typer.Option(help="Model outputs without labels, from which the mix is estimated (EM)."),
+        typer.Option(help="Model outputs without labels, from which the mix is estimated."),
     ] = None,
     source: Annotated[
         Path | None,
@@ -61,23 +66,22 @@ def personalise(
             "--use-own-scores", help="Blend in the scores of --site where they lower the error."
         ),
     ] = False,
-    mode: Annotated[
-        str | None, typer.Option(help="balanced or guaranteed; default as collected.")
-    ] = None,
+    certify: Certify = None,
     name: Annotated[
         str | None, typer.Option(help="The site's name; default that of its file.")
     ] = None,
     logits: Logits = False,
     report: Report = None,
     seed: Seed = None,
+    mode: Gone = None,
 ) -> None:
     """Turn a sketch into a site's own calibration, at the site: no message, no budget."""
+    refuse_gone(mode=mode)
     levels = error_rates(alpha)
+    checked_certify(certify, fc.methods.Sketch())
     inputs = [p for p in (sketch, site, counts_file, unlabelled, source) if p is not None]
     outputs({".json": out_file, ".html": report}, inputs)
     _consistent(site, counts, counts_file, unlabelled, source, use_own_scores)
-    if mode is not None:
-        checks.choice(mode, "mode", ("balanced", "guaranteed"))
     name = checked_name(name or _name(site or unlabelled), "name")
     by_hand = None if counts is None else numbers(counts.split(","), "--counts")
     files = {p: read_label_file(p) for p in (counts_file, source) if p is not None}
@@ -110,16 +114,18 @@ def personalise(
         said = f"{records.counts.sum():,} counted labels"
     own = records.site.scores if records and records.site and use_own_scores else None
     cal = shown_once(
-        lambda: made.personalise(alpha=levels, local_scores=own, mode=mode, name=name, **mix),
+        lambda: made.personalise(alpha=levels, local_scores=own, certify=certify, name=name, **mix),
         lambda cal: cal.notes,
     )
     cal.save(out_file)
     _show(made, cal, said, out_file)
     if report is not None:
-        from fedcover.report.personal import LabelMix, write
+        from fedcover.report.personal import write
 
         labelled = records.site if records else None
-        write(report, made, cal, out_file, LabelMix.of(made, said, **mix), labelled, use_own_scores)
+        counts, probs, source = (mix.get(k) for k in ("label_counts", "probabilities", "source"))
+        shares = mix_of(made.table, made.label_names, counts, None, probs, source)
+        write(report, made, cal, out_file, shares, said, labelled, use_own_scores)
         out.print(Text(f"Report: {report}. It shows the site's own label mix: keep it there."))
 
 
@@ -133,16 +139,16 @@ class Records:
 
 def _show(sketch: fc.SketchResult, cal: fc.Calibration, mix: str, path: Path) -> None:
     shown = Table(title=Text(f"Thresholds for {cal.target}"))
-    for heading in ("α", "promise", "threshold"):
+    for heading in ("α", "promise", "threshold", "coverage ±"):
         shown.add_column(heading, justify="right", no_wrap=True)
-    for level, row in zip(cal.alpha, cal.thresholds, strict=True):
-        low, high = f"{row.min():.4f}", f"{row.max():.4f}"
-        span = low if low == high else f"{low} - {high}"
-        shown.add_row(f"{level:g}", f"{1 - level:g}", span)
+    for level, limits, error in zip(cal.alpha, spans(cal), stated_errors(cal), strict=True):
+        shown.add_row(f"{level:g}", f"{1 - level:g}", limits, error)
     out.print(shown)
     rests = f"{len(sketch.sites)} site(s), {sketch.n_records:,} records"
     out.print(Text(f"Label mix: {mix}. The sketch: {rests}."))
     out.print(Text(f"Promise: {cal.guarantee}."))
+    if cal.certificate is not None:
+        out.print(Text(f"Certificate: {cal.certificate.statement}"))
     for note in cal.notes:
         out.print(Text.assemble(("Note: ", "yellow"), note))
     out.print(Text(f"The calibration is in {path}. Nothing was sent, and no budget was spent."))

@@ -59,15 +59,14 @@ def privacy(
     ] = None,
     epsilon: Annotated[
         float | None,
-        typer.Option(help="Show instead what private DP-FedCP releases for this budget."),
+        typer.Option(help="Show instead what the private sketch releases for this budget."),
     ] = None,
-    targets: Annotated[int, typer.Option(help="With --epsilon: targets of the run.")] = 1,
 ) -> None:
-    """What ε a method really has: Algorithm 1 beside the paper's claim, or private DP-FedCP."""
+    """What ε a method really has: Algorithm 1 beside the paper's claim, or the private sketch."""
     checks.real(delta, "delta", 0, 0.5, open_low=True)
     mixture = imagenet_mixture() if sizes is None else size_mixture(_sizes(sizes))
     if epsilon is not None:
-        _private(epsilon, delta, checks.whole(targets, "targets", 1), len(mixture))
+        _private(epsilon, delta, len(mixture))
         return
     cases = [
         AlgorithmOne(s, mixture, rounds, local_steps, sites_per_round, r)
@@ -99,7 +98,7 @@ def privacy(
     out.print(Text(NOT_COUNTED.format(what=what, total=total)))
 
 
-def _private(epsilon: float, delta: float, targets: int, n_sites: int) -> None:
+def _private(epsilon: float, delta: float, n_sites: int) -> None:
     """What the private sketch releases for a budget, under every relation and view."""
     from fedcover.protocols.base import Task
 

@@ -14,7 +14,7 @@ from fedcover.experiments.federations import cifar10
 from fedcover.experiments.outputs import cifar10_records, file_text
 from fedcover.experiments.readings import CIFAR10
 from fedcover.experiments.records import Results
-from fedcover.experiments.showing import coverage_histograms, method_table, within
+from fedcover.experiments.showing import answered, coverage_histograms, method_table, within
 from fedcover.experiments.study import Agreement, Row
 from fedcover.scores import APS
 
@@ -101,14 +101,15 @@ class Cifar10Study:
             name = f"cifar10-coverage-{'one' if u == 'U = 1' else 'random'}"
             title, where = f"Coverage of all methods, {u}", f"agent 4, {u}"
             out.append(coverage_histograms(name, title, where, values, below))
-        sizes = {m: results.values("size", u="random U", method=m) for m in COMPETITORS}
+        found = {m: results.values("size", u="random U", method=m) for m in COMPETITORS}
+        sizes, refused = answered(found)
         out.append(
             plot(
                 "cifar10-sizes",
                 "How large are the sets?",
                 "A method that covers too little has smaller sets, not better ones.",
                 f"Mean number of labels in a set, random U: {below} White mark: median; bar: "
-                "middle half of the repetitions.",
+                f"middle half of the repetitions.{refused}",
                 "Violins of the mean set size by method",
                 sideways,
                 sizes,

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcover import methods
+from fedcover.errors import FedcoverError
 from fedcover.experiments.federations import Draw
 from fedcover.experiments.published import Published
 from fedcover.experiments.study import Row
@@ -22,10 +23,14 @@ Float64 = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Competitor:
-    """A method with its budget; `method` None: oracle weights, which need the draw's truth."""
+    """A method with its budget; `method` None: oracle weights, which need the draw's truth.
+
+    certify : probability with which the coverage is to be at least 1-α; None for no certificate.
+    """
 
     method: Method | None
     privacy: Privacy | None = None
+    certify: float | None = None
 
     def thresholds(self, draw: Draw, alpha: float, seed: int) -> Float64:
         """(C,) thresholds of the draw's target."""
@@ -33,9 +38,8 @@ class Competitor:
         if method is None:
             names = [s.name for s in draw.sites]
             method = methods.OracleWeights(priors=dict(zip(names, draw.priors, strict=True)))
-        found = calibrate(
-            draw.sites, alpha, method, targets=draw.target, privacy=self.privacy, seed=seed
-        )
+        given = (draw.target, self.privacy, None, seed, self.certify)
+        found = calibrate(draw.sites, alpha, method, *given)
         return found[draw.target].thresholds[0]
 
 
@@ -57,6 +61,10 @@ COMPETITORS: dict[str, Competitor | Published] = {
 """Every method that is compared, by the name that figures and tables give it."""
 
 
+NUMBERS = ("coverage", "size", "threshold")
+"""What is measured."""
+
+
 def method_seed(seed: int, r: int) -> int:
     """Seed of what a method draws itself in repetition r: its subsample, noise on gradients."""
     return (seed << 32) + r
@@ -65,18 +73,22 @@ def method_seed(seed: int, r: int) -> int:
 def rows_of(
     draw: Draw, competitors: Mapping[str, Competitor | Published], seed: int, r: int
 ) -> list[Row]:
-    """One row for each method: coverage and mean set size at the target, in repetition r."""
+    """One row for each method: coverage and mean set size at the target, in repetition r.
+
+    Where a method refuses, its numbers are NaN.
+    """
     out = []
     for name, competitor in competitors.items():
-        limits = competitor.thresholds(draw, ALPHA, method_seed(seed, r))
-        out.append(
-            {
-                "method": name,
-                "coverage": draw.coverage(limits),
-                "size": draw.size(limits),
-                "threshold": float(limits.max()),
-            }
-        )
+        try:
+            limits = competitor.thresholds(draw, ALPHA, method_seed(seed, r))
+        except FedcoverError:
+            if isinstance(competitor, Published) or competitor.privacy is None:
+                raise
+            limits = None  # too small a budget for so few records is refused before it is spent
+        found = (np.nan,) * 3
+        if limits is not None:
+            found = draw.coverage(limits), draw.size(limits), float(limits.max())
+        out.append({"method": name, **dict(zip(NUMBERS, found, strict=True))})
     return out
 
 

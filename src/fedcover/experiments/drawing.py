@@ -175,7 +175,8 @@ def histograms(
     for panel in axes[len(panels) :]:
         panel.set_visible(False)
     figure.supxlabel(xlabel, fontsize=9)
-    figure.supylabel("repetitions (each panel to its own height)", fontsize=9)
+    own = " (each panel to its own height)" * (lines > 1)
+    figure.supylabel(f"repetitions{own}", fontsize=9)
     return figure
 
 

@@ -24,7 +24,7 @@ from fedcover.experiments.federations import imagenet
 from fedcover.experiments.outputs import Records, file_text, read_records
 from fedcover.experiments.readings import IMAGENET
 from fedcover.experiments.records import Results
-from fedcover.experiments.showing import coverage_histograms, method_table
+from fedcover.experiments.showing import answered, coverage_histograms, method_table
 from fedcover.experiments.study import Agreement, Row
 from fedcover.inputs import Floats
 from fedcover.logits import softmax
@@ -208,7 +208,9 @@ class ImageNetStudy:
         from fedcover.report.both import plot
 
         cover = {m: results.values("coverage", method=m) for m in COMPETITORS}
-        sizes = {m: results.values("size", method=m) for m in COMPETITORS}
+        sizes, refused = answered({m: results.values("size", method=m) for m in COMPETITORS})
+        hidden = sizes.get("Sketch, ε = 2")
+        private = "refused" if hidden is None else f"{hidden.mean():.1f}"
         facts, rest = results.facts["settings"], below(results)
         out: list[Section] = [
             origin(results),
@@ -243,10 +245,10 @@ class ImageNetStudy:
                 marked(results, "How large are the sets?"),
                 f"Global: {sizes['Global'].mean():.1f} labels on average, DP-FedCP "
                 f"{sizes['DP-FedCP'].mean():.1f}, Sketch at ε = 2 "
-                f"{sizes['Sketch, ε = 2'].mean():.1f}.",
+                f"{private}.",
                 "Mean number of labels in a set, logarithmic scale, measured on about "
                 f"{facts['n_sizes']} test records: {rest} White mark: median; bar: middle half of "
-                "the repetitions.",
+                f"the repetitions.{refused}",
                 "Violins of the mean set size by method",
                 sideways,
                 sizes,

@@ -13,6 +13,7 @@ from fedcover.experiments.cifar10 import TEMPERATURE
 from fedcover.experiments.compare import ALPHA
 from fedcover.experiments.drawing import Line, lines, violins
 from fedcover.experiments.privacy import (
+    CERTIFY,
     EPSILONS,
     FEDERATIONS,
     SIGMAS,
@@ -21,6 +22,7 @@ from fedcover.experiments.privacy import (
 )
 from fedcover.experiments.published import true_epsilons
 from fedcover.experiments.records import Results
+from fedcover.experiments.showing import mean_and_spread
 from fedcover.report.both import plot
 from fedcover.report.page import Table, Text
 
@@ -32,9 +34,16 @@ TARGET = {"ImageNet": "agent 11", "CIFAR-10": "agent 4", "simulated": "agent 2"}
 
 UNITS = (
     (
-        "DP-FedCP, Sketch",
+        "Sketch",
         "ε hides one record, score and label, replaced by any other, from a server that sees sums "
-        "over the sites, at δ = 10⁻⁵. Numbers of records are public.",
+        "over the sites, at δ = 10⁻⁵. Numbers of records are public. DP-FedCP with a budget is the "
+        "sketch.",
+    ),
+    (
+        "Sketch, certified",
+        f"The same table, and thresholds so large that the coverage is 1-α or more with "
+        f"probability {CERTIFY:g}, over the calibration records, the noise, and the labels from "
+        "which the target's mix was counted. So its coverage lies above 1-α on purpose.",
     ),
     (
         "published",
@@ -132,17 +141,20 @@ def _budgets(results: Results, federation: str) -> list[Section]:
         by = [mine.where(method=m, epsilon=e) for e in EPSILONS]
         error[m] = Line(x, np.array([_rms(b.values("coverage")) for b in by]))
         size[m] = Line(x, np.array([b.values("size").mean() for b in by]))
-    at_one = {m: line.y[EPSILONS.index(1.0)] for m, line in error.items()}
+    at_one = {m: _or_refused(line.y[EPSILONS.index(1.0)]) for m, line in error.items()}
+    refused = [f"{m} at ε = {e:g}" for m in names for e in x[np.isnan(error[m].y)]]
     below = (
         f"{results.repetitions} repetitions, α = {ALPHA}, n = {RECORDS[federation]} calibration "
         "records, random U, δ = 10⁻⁵. Dashed: without privacy."
     )
+    if refused:
+        below += f" Refused, because noise would drown α: {', '.join(refused)}."
     axis = "true ε (see above for what it protects)"
     return [
         plot(
             f"privacy-error-{_key(federation)}",
             f"How far from the promise at a true ε? {federation}",
-            "At ε = 1: " + "; ".join(f"{m}: {v:.3f}" for m, v in at_one.items()) + ".",
+            "At ε = 1: " + "; ".join(f"{m}: {v}" for m, v in at_one.items()) + ".",
             f"Root mean square of coverage less (1-α) at {TARGET[federation]}. {below}",
             f"Coverage error against ε by method, {federation}",
             lines,
@@ -204,20 +216,26 @@ def _table(results: Results) -> Table:
             for e in EPSILONS:
                 wanted = np.inf if m == "no privacy" else e
                 got = mine.where(federation=federation, method=m, epsilon=wanted)
-                v = got.values("coverage")
-                cells.append(f"{v.mean():.3f} ± {v.std():.3f}\n{got.values('size').mean():.2f}")
+                v, size = got.values("coverage"), got.values("size")
+                known = not np.isnan(v).any()
+                cells.append(mean_and_spread(v) + f"\n{size.mean():.2f}" * known)
             rows.append(cells)
     return Table(
         "All methods in numbers",
         ["method", *(f"ε = {e:g}" for e in EPSILONS)],
         rows,
         f"Coverage, mean ± standard deviation over {results.repetitions} repetitions, and below it "
-        f"the mean set size; α = {ALPHA}.",
+        f"the mean set size; α = {ALPHA}. Refused: noise would drown α, so no budget was spent; as "
+        "numbers of records are public, in all repetitions or in none.",
     )
 
 
 def _rms(coverage: NDArray[np.float64]) -> float:
     return float(np.sqrt(np.mean((coverage - (1 - ALPHA)) ** 2)))
+
+
+def _or_refused(error: float) -> str:
+    return "refused" if np.isnan(error) else f"{error:.3f}"
 
 
 def _number(epsilon: float | None) -> str:

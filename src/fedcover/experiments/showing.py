@@ -40,11 +40,12 @@ def coverage_histograms(
     from fedcover.report.both import plot
 
     note = f" {PUBLISHED}" if any(m.startswith("published") for m in values) else ""
+    values, refused = answered(values)
     return plot(
         name,
         title,
         within(values),
-        f"Empirical coverage at {where}: {below} Dashed: target 1-α; orange: mean.{note}",
+        f"Empirical coverage at {where}: {below} Dashed: target 1-α; orange: mean.{note}{refused}",
         f"Histograms of coverage by method: {title}",
         histograms,
         values,
@@ -52,6 +53,23 @@ def coverage_histograms(
         "coverage (share of test records)",
         limits=(0.6, 1.0),
     )
+
+
+def answered(
+    values: Mapping[str, NDArray[np.float64]],
+) -> tuple[dict[str, NDArray[np.float64]], str]:
+    """The methods that have numbers, and a sentence on those that refused; sizes are public, so a
+    method refuses a budget in all repetitions or in none."""
+    kept = {m: v for m, v in values.items() if not np.isnan(v).any()}
+    gone = "; ".join(m for m in values if m not in kept)
+    return kept, f" Refused in all repetitions, noise would drown α: {gone}." if gone else ""
+
+
+def mean_and_spread(values: NDArray[np.float64], digits: int = 3) -> str:
+    """Mean ± standard deviation, or that the method refused."""
+    if np.isnan(values).any():
+        return "refused"
+    return f"{values.mean():.{digits}f} ± {values.std():.{digits}f}"
 
 
 def within(values: Mapping[str, Any]) -> str:
@@ -84,12 +102,13 @@ def method_table(
         cells = [m]
         for which in groups.values():
             v, size = (results.values(c, method=m, **which) for c in ("coverage", "size"))
-            cells += [f"{v.mean():.3f} ± {v.std():.3f}", f"{size.mean():.2f} ± {size.std():.2f}"]
+            cells += [mean_and_spread(v), mean_and_spread(size, 2)]
         rows.append(cells)
     columns = ["method"] + [f"{what}, {g}" for g in groups for what in ("coverage", "set size")]
     return Table(
         title,
         columns,
         rows,
-        f"Mean ± standard deviation over the repetitions; set size: labels per set. {below}",
+        f"Mean ± standard deviation over the repetitions; set size: labels per set. "
+        f"Refused: noise would drown α, so no budget was spent. {below}",
     )

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcover.report.cells import cell_noise, cell_records
+from fedcover.report.score_axis import ScoreAxis
+from fedcover.sketch import factor
 from fedcover.sketch.table import Layout, SketchTable
 from fedcover.sketch.totals import row_totals
 
@@ -33,8 +34,8 @@ class Heat:
         The same in numbers.
     row_is
         What a row is.
-    places, edges
-        (K + 1,) ends of the columns where bins are even, and the scores there.
+    axis, places
+        The score axis, and (K + 1,) where on it columns begin and end.
     noise
         Deviation of the noise of a typical cell.
     said
@@ -46,8 +47,8 @@ class Heat:
     ends: list[tuple[str, ...]]
     totals: list[str]
     row_is: str
+    axis: ScoreAxis
     places: Float64
-    edges: Float64
     noise: float
     said: str
 
@@ -77,54 +78,48 @@ def heat(
     """
     layout = table.layout
     row, row_starts = _pools(layout.rows, MOST_ROWS)
-    column_starts = _columns(layout.even)
-    cells = np.add.reduceat(cell_records(table), row_starts, axis=0)
-    cells = np.add.reduceat(cells, column_starts, axis=1)
-    pools = np.add.reduceat(np.eye(layout.bins), column_starts, axis=0)
+    ends = np.linspace(0, layout.bins, min(layout.bins, MOST_COLUMNS) + 1).round().astype(int)
+    sums = np.add.reduceat(table.misses[:, ends[1:] - 1], row_starts, axis=0)
+    cells = np.diff(sums, axis=1, prepend=0.0)[:, ::-1]  # from the top bin, shown at the right
     about = "" if table.exact else "≈ "
     totals = np.add.reduceat(row_totals(table)[0], row_starts)
     names = _row_names(layout, label_names, groups)
     numbers = [str(k) for k in range(layout.rows)]
-    ends = [*column_starts.tolist(), layout.bins]
     is_group = layout.groups is not None
-    said = (
-        f"A row pools {row} {'groups' if is_group else 'labels'} in their order; "
-        f"there are {layout.rows:,}. "
-        if row > 1
-        else ""
-    )
-    if len(column_starts) < layout.bins:
-        said += (
-            f"A column pools about {layout.bins / len(column_starts):.0f} of {layout.bins:,} bins."
-        )
-    if layout.warp != "even":
-        end = 1 if layout.warp.startswith("upper") else 0
-        said += f" Columns are finer near {end}, where scores crowd."
+    what = "groups" if is_group else "labels"
+    said = [f"A row pools {row} {what} in their order; there are {layout.rows:,}."] * (row > 1)
+    if len(ends) <= layout.bins:
+        each = layout.bins / (len(ends) - 1)
+        said.append(f"A column pools about {each:.0f} of {layout.bins:,} bins.")
+    said.append("Every bin is as wide as the next, and they are finer near both ends.")
     return Heat(
         cells=np.where(np.abs(cells) < 1e-9, 0.0, cells),
         rows=[_ends(names[start : start + row]) for start in row_starts],
         ends=[_ends(numbers[start : start + row]) for start in row_starts],
         totals=[f"{about}{total:,.0f}" for total in totals],
         row_is="group of labels" if is_group else "label",
-        places=layout.even[ends],
-        edges=layout.edge_array[ends],
-        noise=cell_noise(table, pools) * float(np.sqrt(row)),
-        said=said.strip(),
+        axis=ScoreAxis.of(layout),
+        places=1 - ends[::-1] / layout.bins,
+        noise=float(np.median(_noise(table, ends))) * float(np.sqrt(row)),
+        said=" ".join(said),
     )
+
+
+def _noise(table: SketchTable, ends: NDArray[np.int64]) -> Float64:
+    """(K,) deviation of the noise of one row's columns, which are differences of two sums."""
+    if table.table_sd == 0:
+        return np.zeros(len(ends) - 1)
+    back = factor.recovery(table.layout.bins)
+    sums = np.zeros((len(ends), len(back)))
+    for total, end in zip(sums, ends, strict=True):
+        total[:end] = back[:end][::-1]
+    return table.table_sd * np.linalg.norm(np.diff(sums, axis=0), axis=1)
 
 
 def _pools(n: int, most: int) -> tuple[int, NDArray[np.int64]]:
     """How many neighbours are pooled so that at most `most` are left, and where they begin."""
     size = -(-n // most)
     return size, np.arange(0, n, size)
-
-
-def _columns(places: Float64) -> NDArray[np.int64]:
-    """Where columns begin: at every bin, or at those nearest to even places."""
-    if len(places) - 1 <= MOST_COLUMNS:
-        return np.arange(len(places) - 1)
-    wanted = np.linspace(0, 1, MOST_COLUMNS + 1)[:-1]
-    return np.unique(np.abs(places - wanted[:, None]).argmin(axis=1))
 
 
 def _row_names(

@@ -9,7 +9,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from fedcover.calibration import Calibration
 from fedcover.errors import FedcoverWarning
+from fedcover.position import positions
 from fedcover.report import sketch_figures as figures
 from fedcover.report.page import Plot, Table
 from fedcover.report.style import NARROW, WIDE
@@ -37,9 +39,7 @@ LATER = (
 )
 
 
-def own_coverage(
-    sketch: SketchResult, site: Site, scores: Float64 | None = None, mode: str | None = None
-) -> Float64:
+def own_coverage(sketch: SketchResult, site: Site, scores: Float64 | None = None) -> Float64:
     """Share of a site's own records that its sets cover, for each of `ALPHAS`.
 
     Parameters
@@ -48,19 +48,19 @@ def own_coverage(
         The sketch, and the site: the thresholds are those for the label mix of its records.
     scores
         Own scores that are to be blended into them.
-    mode
-        As in `SketchResult.personalise`.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FedcoverWarning)  # said where the site personalises
         cal = sketch.personalise(
-            site.calibration_counts,
-            ALPHAS.tolist(),
-            local_scores=scores,
-            mode=mode,
-            name=site.name,
+            site.calibration_counts, ALPHAS.tolist(), local_scores=scores, name=site.name
         )
-    return np.array([(site.scores <= row[site.labels]).mean() for row in cal.thresholds])
+    return covered_by(cal, site)
+
+
+def covered_by(cal: Calibration, site: Site) -> Float64:
+    """(A,) share of a site's records that the sets of a calibration cover."""
+    limits = positions(cal.thresholds, cal.distances)[:, site.labels]
+    return np.asarray((site.positions <= limits).mean(axis=1))
 
 
 def curves_of(sketch: SketchResult, sites: Sequence[Site]) -> Curves:
@@ -69,7 +69,13 @@ def curves_of(sketch: SketchResult, sites: Sequence[Site]) -> Curves:
     return {s.name: (len(s), own_coverage(sketch, s)) for s in (sites[k] for k in pick)}
 
 
-def plot(curves: Curves, n_sites: int, private: bool, answer: str | None = None) -> Plot:
+def plot(
+    curves: Curves,
+    n_sites: int,
+    private: bool,
+    answer: str | None = None,
+    cal: tuple[Float64, Float64] | None = None,
+) -> Plot:
     """A panel for each of a few sites, or all sites in one.
 
     Parameters
@@ -82,12 +88,14 @@ def plot(curves: Curves, n_sites: int, private: bool, answer: str | None = None)
         Whether there is privacy noise.
     answer
         What is said above it; default, the span of the sites.
+    cal
+        Levels of the thresholds that a site alone uses, and what they cover.
     """
 
     def draw(width: float, columns: int) -> Figure:
         if len(curves) > PANELS:
             return figures.many_curves(ALPHAS, curves, width=width)
-        return figures.coverage_curves(ALPHAS, curves, width=width, columns=columns)
+        return figures.coverage_curves(ALPHAS, curves, cal, width=width, columns=columns)
 
     sizes = sorted({n for n, _ in curves.values()})
     n = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"

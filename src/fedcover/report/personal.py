@@ -2,80 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from fedcover.calibration import Calibration
+from fedcover.position import positions
 from fedcover.report import own_records
 from fedcover.report import personal_figures as figures
 from fedcover.report.page import Fact, Plot, Section, Table, Text, write_page
+from fedcover.report.score_axis import ScoreAxis, span
 from fedcover.report.sketch import records
 from fedcover.report.style import NARROW, WIDE
 from fedcover.site import Site
-from fedcover.sketch.bins import to_even
 from fedcover.sketch.blend import blend
-from fedcover.sketch.mixture import Mixture, mixture
-from fedcover.sketch.personal import Errors, counted_variance, errors_of
+from fedcover.sketch.mix import LabelMix
+from fedcover.sketch.personal import Personal
 from fedcover.sketch.result import SketchResult
-from fedcover.sketch.wanted import mix_of
 
 Float64 = NDArray[np.float64]
-Levels = tuple[float, ...]
 
 TINY = 5e-5
 """Errors of the coverage below this are not shown."""
 
+LEVELS = tuple(np.round(np.linspace(0.995, 0.005, 67), 3).tolist())
+"""Levels at which a distribution function is drawn."""
+
 POINTS = 160
-"""Points at which a distribution function is drawn."""
-
-
-@dataclass(frozen=True)
-class LabelMix:
-    """A site's label distribution, and where it comes from.
-
-    Attributes
-    ----------
-    wanted
-        (C,) label distribution P*.
-    counted
-        How many labels were counted for it; None if it was given or guessed.
-    said
-        Where it comes from, in words.
-    variance
-        From levels to the variance of the coverage that its error causes.
-    """
-
-    wanted: Float64
-    counted: int | None
-    said: str
-    variance: Callable[[Mixture, Levels], Float64]
-
-    @classmethod
-    def of(
-        cls,
-        sketch: SketchResult,
-        said: str,
-        label_counts: ArrayLike | None = None,
-        probabilities: ArrayLike | None = None,
-        source: ArrayLike | None = None,
-    ) -> LabelMix:
-        """From what `SketchResult.personalise` was given."""
-        names = sketch.label_names
-        mix = mix_of(sketch.table, names, label_counts, None, probabilities, source)
-
-        def variance(mixed: Mixture, levels: Levels) -> Float64:
-            guessed = mix.guess_variance(sketch.table, levels)
-            if guessed is not None:
-                return guessed
-            return counted_variance(sketch.table, mixed, mix.counted, levels)
-
-        return cls(mix.wanted, mix.counted, said, variance)
+"""Points at which own scores are drawn."""
 
 
 def write(
@@ -84,6 +42,7 @@ def write(
     cal: Calibration,
     file: Path,
     mix: LabelMix,
+    said: str,
     site: Site | None = None,
     use_own: bool = False,
 ) -> None:
@@ -95,121 +54,119 @@ def write(
         Where to.
     sketch, cal, file
         The sketch, the calibration made from it, and where that is saved.
-    mix
-        The site's label distribution.
+    mix, said
+        The site's label distribution, and where it comes from, in words.
     site
         The site's labelled records, if it has any.
     use_own
         Whether its scores were blended in.
     """
-    mixed = mixture(sketch.table, mix.wanted)
-    errors = _errors(sketch, mixed, mix, cal.alpha)
-    own = site.scores if site is not None and use_own else None
+    own = site if use_own else None
+    personal = Personal(sketch.table, mix, cal.alpha)
+    stated = personal.errors.total if cal.coverage_error is None else cal.coverage_error
     sections: list[Section] = [
-        _thresholds(cal),
-        _distribution(sketch, cal, mixed, mix, site),
-        _error_parts(sketch, cal, mixed, mix, errors, own),
+        _thresholds(cal, stated),
+        _distribution(sketch, cal, mix, said, site),
+        _error_parts(sketch, cal, personal, said, own),
     ]
     if site is not None:
-        sections.append(_coverage(sketch, cal, site, own))
+        sections.append(_coverage(sketch, cal, site, use_own))
     sections += [_promise(cal), _next(file)]
     lead = [
         f"These thresholds were made at the site itself, from a sketch of {len(sketch.sites)} "
         f"sites with {records(sketch)} calibration records and from its own label mix "
-        f"({mix.said}). No message was sent for them.",
+        f"({said}). No message was sent for them.",
     ]
-    worst = int(np.argmax(errors.total))
-    promised = [Fact(f"{100 * (1 - a):g}%", f"promised at α = {a:g}") for a in cal.alpha[:3]]
-    off = Fact(
-        f"± {100 * errors.total[worst]:.1f}",
-        f"points, one standard deviation of the coverage at α = {cal.alpha[worst]:g}, "
-        "from the sketch alone",
-    )
     write_page(
         path,
         f"Thresholds for {cal.target}, from the sketch of {len(sketch.sites)} sites",
         lead,
         sections,
-        facts=[*promised, off],
+        facts=_facts(cal, stated),
         kicker="fedcover personalise · at the site, no message",
         footer=f"Written by fedcover {version('fedcover')}. This page shows the site's own label "
         "mix and records without noise: it is for the site.",
     )
 
 
-def _errors(sketch: SketchResult, mixed: Mixture, mix: LabelMix, alphas: Levels) -> Errors:
-    return errors_of(sketch.table, mixed, mix.wanted, mix.variance(mixed, alphas), alphas)
+def _facts(cal: Calibration, stated: Float64) -> list[Fact]:
+    facts = [Fact(f"{100 * (1 - a):g}%", f"promised at α = {a:g}") for a in cal.alpha[:3]]
+    if cal.certificate is not None:
+        sure = f"{100 * cal.certificate.confidence:g}%"
+        return [*facts, Fact(sure, "probability that the coverage is as promised or more")]
+    worst = int(np.argmax(stated))
+    what = f"points, one standard deviation of the coverage at α = {cal.alpha[worst]:g}"
+    return [*facts, Fact(f"± {100 * stated[worst]:.1f}", what)]
 
 
-def span(thresholds: Float64) -> str:
-    """The thresholds of one level, which differ a little from label to label."""
-    low, high = f"{thresholds.min():.4f}", f"{thresholds.max():.4f}"
-    return low if low == high else f"{low} to {high}"
-
-
-def _thresholds(cal: Calibration) -> Table:
+def _thresholds(cal: Calibration, stated: Float64) -> Table:
+    limits = positions(cal.thresholds, cal.distances)
     rows = [
-        [f"{a:g}", f"{100 * (1 - a):g}%", span(row)]
-        for a, row in zip(cal.alpha, cal.thresholds, strict=True)
+        [f"{a:g}", f"{100 * (1 - a):g}%", span(row), f"± {100 * error:.2f}"]
+        for a, row, error in zip(cal.alpha, limits, stated, strict=True)
     ]
+    certified = (
+        " The thresholds are certified: as large as it takes to keep the promise in spite of these "
+        f"errors, with probability {100 * cal.certificate.confidence:g}%."
+        if cal.certificate
+        else ""
+    )
     return Table(
         "The thresholds",
-        ["α", "Promise", "Threshold"],
+        ["α", "Promise", "Threshold", "Error (points)"],
         rows,
         "A label is in the set if its score is at most the threshold; from the lowest to the "
-        f"highest of {cal.n_classes:,} labels. The sketch has records worth "
+        f"highest of {cal.n_classes:,} labels. Error: one standard deviation of the coverage, with "
+        f"everything in it that is known.{certified} The sketch has records worth "
         f"{cal.effective_size:,.0f} of this site's own label mix.",
     )
 
 
 def _distribution(
-    sketch: SketchResult, cal: Calibration, mixed: Mixture, mix: LabelMix, site: Site | None
+    sketch: SketchResult, cal: Calibration, mix: LabelMix, said: str, site: Site | None
 ) -> Plot:
-    warp, curve = sketch.table.layout.warp, mixed.curve
-    keep = np.unique(np.linspace(0, len(curve.values) - 1, POINTS).astype(int))
-    values = np.clip(curve.values[keep], 0, 1)
-    levels = tuple(float(a) for a in np.clip(1 - values, 1e-3, 1 - 1e-3))
-    deviation = _errors(sketch, mixed, mix, levels).total
+    axis = ScoreAxis.of(sketch.table.layout)
+    curve = Personal(sketch.table, mix, LEVELS)
+    middle = np.array([int(np.median(q.positions)) for q in curve.quantiles])
+    places = axis.places(np.maximum.accumulate(middle))
+    values, deviation = 1 - np.array(LEVELS), curve.errors.total
+    limits = positions(cal.thresholds, cal.distances)
     shown = np.unique(np.linspace(0, len(cal.alpha) - 1, len(figures.MARKERS)).astype(int))
     marks = []
     for a in shown:
-        row = cal.thresholds[a]
-        low, high = to_even(np.array([row.min(), row.max()]), warp).tolist()
-        marks.append(figures.Mark(cal.alpha[a], span(row), low, high))
+        low, high = axis.places(np.array([limits[a].min(), limits[a].max()])).tolist()
+        marks.append(figures.Mark(cal.alpha[a], span(limits[a]), low, high))
     own = None
     if site is not None:
-        at = np.sort(site.scores)
+        at = np.sort(site.positions)
         part = np.unique(np.linspace(0, len(at) - 1, POINTS).astype(int))
-        own = to_even(at[part], warp), (part + 1) / len(at)
+        own = axis.places(at[part]), (part + 1) / len(at)
 
     def draw(width: float) -> Figure:
-        scores = curve.scores[keep]
-        places = to_even(scores, warp)
-        return figures.distribution(places, scores, values, deviation, marks, own, width=width)
+        return figures.distribution(axis, places, values, deviation, marks, own, width=width)
 
-    middle = len(cal.alpha) // 2
+    half = len(cal.alpha) // 2
     answer = (
-        f"{100 * (1 - cal.alpha[middle]):g}% of this site's records are expected at or below the "
-        f"score {span(cal.thresholds[middle])}: that is its threshold at "
-        f"α = {cal.alpha[middle]:g}."
+        f"{100 * (1 - cal.alpha[half]):g}% of this site's records are expected at or below the "
+        f"score {span(limits[half])}: that is its threshold at α = {cal.alpha[half]:g}."
     )
+    if cal.certificate is not None:
+        answer = (
+            f"The certified threshold at α = {cal.alpha[half]:g} is {span(limits[half])}: right of "
+            "the curve, by as much as it may be off."
+        )
     some = f" {len(shown)} of {len(cal.alpha)} levels are marked." * (len(shown) < len(cal.alpha))
     also = (
         f" Dashed: the {len(site):,} labelled records of the site itself."
         if site is not None
         else ""
     )
-    raised = (
-        " Thresholds are raised to keep the promise in spite of noise, and lie right of the curve."
-        if cal.options.get("mode") == "guaranteed" and sketch.privacy
-        else ""
-    )
     caption = (
         f"Distribution function of the true label's score at {cal.target}: the sketch's rows "
-        f"({records(sketch)} records), weighted by its label mix ({mix.said}). Band: two standard "
-        "deviations of all errors that are known. Markers: thresholds, at 1-α; their bar reaches "
-        f"from the lowest label to the highest.{also}{raised}{some} Assumed: records of one label "
-        "look alike at all sites."
+        f"({records(sketch)} records), weighted by its label mix ({said}). The axis is even in the "
+        "sketch's bins, which get finer near both ends. Band: two standard deviations of all "
+        "errors that are known. Markers: thresholds, at 1-α; their bar reaches from the lowest "
+        f"label to the highest.{also}{some} Assumed: records of one label look alike at all sites."
     )
     alt = "Thresholds: " + ", ".join(f"α = {m.alpha:g}, score {m.text}" for m in marks)
     return Plot("Where do the thresholds come from?", answer, "distribution", draw(WIDE),
@@ -217,38 +174,26 @@ def _distribution(
 
 
 def _error_parts(
-    sketch: SketchResult,
-    cal: Calibration,
-    mixed: Mixture,
-    mix: LabelMix,
-    errors: Errors,
-    own: Float64 | None,
+    sketch: SketchResult, cal: Calibration, personal: Personal, said: str, own: Site | None
 ) -> Plot:
-    a = int(np.argmax(errors.total))
-    parts = {
-        "calibration sample": errors.sampling[a],
-        "privacy noise": errors.noise[a],
-        "own label mix": errors.mix[a],
-        "unlike labels in a group": errors.groups[a],
-    }
-    parts = {name: sd for name, sd in parts.items() if sd >= TINY}
-    totals = {"all together": errors.total[a]}
-    if own is not None:
-        edges = sketch.table.layout.edge_array
-        same = mix.counted == len(own)
-        common = float(mix.wanted @ mixed.shares) if cal.target in sketch.sites else 0.0
-        both = blend(mixed, errors, edges, own, cal.alpha, same, cal.thresholds, common)
-        alone = np.sqrt(cal.alpha[a] * (1 - cal.alpha[a]) / len(own))
-        totals |= {"own scores alone": float(alone), "own scores blended in": both.error[a]}
+    total = personal.errors.total
+    a = int(np.argmax(total))
+    parts = personal.errors.parts(a)
     largest = max(parts, key=lambda name: parts[name])
+    parts = {name: sd for name, sd in parts.items() if sd >= min(TINY, parts[largest])}
+    totals = {"all together": float(total[a])}
+    if own is not None:
+        both = blend(personal, own.positions, cal.target in sketch.sites)
+        alone = np.sqrt(cal.alpha[a] * (1 - cal.alpha[a]) / len(own))
+        totals |= {"own scores alone": float(alone), "own scores blended in": float(both.error[a])}
     answer = (
         f"Most of it from the {largest}: {100 * parts[largest]:.2f} points of "
-        f"{100 * errors.total[a]:.2f} in all."
+        f"{100 * total[a]:.2f} in all."
     )
     blended = "; below it, what own scores make of it" if own is not None else ""
     caption = (
         f"One standard deviation of the coverage in points, at α = {cal.alpha[a]:g}, where it is "
-        f"largest; n = {records(sketch)} records, label mix: {mix.said}. Parts add up by their "
+        f"largest; n = {records(sketch)} records, label mix: {said}. Parts add up by their "
         f"squares to all together{blended}. Not in it: records of one label that differ between "
         "sites."
     )
@@ -259,21 +204,24 @@ def _error_parts(
     return Plot("How far may the coverage be off?", answer, "errors", wide, narrow, caption, alt)
 
 
-def _coverage(sketch: SketchResult, cal: Calibration, site: Site, own: Float64 | None) -> Plot:
-    mode = str(cal.options.get("mode", sketch.mode))
-    covered = own_records.own_coverage(sketch, site, own, mode)
+def _coverage(sketch: SketchResult, cal: Calibration, site: Site, use_own: bool) -> Plot:
+    covered = own_records.own_coverage(sketch, site, site.scores if use_own else None)
     inside = "are in the sketch" if site.name in sketch.sites else "are not in the sketch by name"
-    used = ", and their scores went into the thresholds" if own is not None else ""
+    used = ", and their scores went into the thresholds" if use_own else ""
+    raised = "" if cal.certificate is None else " The curve is that of thresholds not certified."
     answer = (
         f"The site's {len(site):,} labelled records {inside}, and their labels give the mix{used}. "
-        f"They are not new ones: {own_records.LATER}."
+        f"They are not new ones: {own_records.LATER}.{raised}"
     )
+    points = np.array(cal.alpha), own_records.covered_by(cal, site)
     curves = {site.name: (len(site), covered)}
-    return own_records.plot(curves, 1, sketch.privacy is not None, answer)
+    return own_records.plot(curves, 1, sketch.privacy is not None, answer, points)
 
 
 def _promise(cal: Calibration) -> Text:
     said: Sequence[str] = [f"The sets cover {cal.guarantee}.", *cal.notes]
+    if cal.certificate is not None:
+        said = [cal.certificate.statement, *said]
     return Text("What this promises, and what to know", said)
 
 

@@ -12,7 +12,8 @@ from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from fedcover.report import style
-from fedcover.report.sketch_figures import score_axis
+from fedcover.report.score_axis import ScoreAxis
+from fedcover.report.sketch_figures import score_ticks
 from fedcover.report.style import BLUE, GREEN, INK, MUTED, PAPER
 
 Float64 = NDArray[np.float64]
@@ -36,8 +37,8 @@ class Mark:
 
 @style.styled
 def distribution(
+    axis: ScoreAxis,
     places: Float64,
-    edges: Float64,
     values: Float64,
     deviation: Float64,
     marks: Sequence[Mark],
@@ -49,8 +50,8 @@ def distribution(
 
     Parameters
     ----------
-    places, edges
-        (K,) points on the axis, and the scores there.
+    axis, places
+        The score axis, and (K,) points on it.
     values, deviation
         (K,) share of the site's records with at most this score, and its standard deviation.
     marks
@@ -84,7 +85,7 @@ def distribution(
     axes.set_ylim(0, 103)
     axes.set_yticks([0, 20, 40, 60, 80, 100])
     axes.set_ylabel("records with at most this score (%)")
-    score_axis(axes, places, edges, width)
+    score_ticks(axes, axis, width)
     axes.grid(axis="y")
     figure.legend(handles=handles, loc="outside upper left", ncols=columns)
     return figure

@@ -16,9 +16,6 @@ from fedcover.report.style import NARROW, WIDE
 from fedcover.site import Site
 from fedcover.sketch.result import SketchResult
 
-CROWD = 0.5
-"""Share of all records in one bin from which thresholds lie inside it, or are its edge."""
-
 
 def write(
     path: Path,
@@ -93,7 +90,7 @@ def _facts(sketch: SketchResult) -> list[Fact]:
 def _heat_map(sketch: SketchResult, shown: Heat) -> Plot:
     def draw(width: float, crop: int) -> Figure:
         return figures.heat_map(
-            shown.cells, shown.names(crop), shown.totals, shown.places, shown.edges,
+            shown.cells, shown.names(crop), shown.totals, shown.axis, shown.places,
             ylabel=shown.row_is, noise=shown.noise, width=width,
         )  # fmt: skip
 
@@ -103,7 +100,7 @@ def _heat_map(sketch: SketchResult, shown: Heat) -> Plot:
         answer += f" Privacy noise of ± {shown.noise:.3g} records is on every cell shown"
         below = int((shown.cells < 0).sum())
         made = f"; it made {below:,} of {shown.cells.size:,} negative, shown as they are"
-        answer += f"{made if below else ''}.{_crowd(shown, layout.warp)}"
+        answer += f"{made if below else ''}."
     caption = (
         f"n = {records(sketch)} calibration records of {len(sketch.sites)} sites; no α is involved "
         f"yet. Colour: records in a cell, by the square root of their number. {shown.said} "
@@ -118,20 +115,6 @@ def _heat_map(sketch: SketchResult, shown: Heat) -> Plot:
                 caption, alt)  # fmt: skip
 
 
-def _crowd(shown: Heat, warp: str) -> str:
-    """A warning where most records are in one bin."""
-    by_bin = shown.cells.sum(axis=0)
-    k = int(by_bin.argmax())
-    share = by_bin[k] / max(by_bin.sum(), 1.0)
-    if share < CROWD:
-        return ""
-    warp = "even" if warp != "even" else "upper" if shown.places[k] >= 0.5 else "lower"
-    return (
-        f"\n{share:.0%} of the records lie in one column, so many sets will be larger than they "
-        f"need be: collect with --option warp={warp}, or with another score."
-    )
-
-
 def _cost(sketch: SketchResult, file: Path) -> Table:
     cost, privacy = sketch.cost, sketch.privacy
     noisy = "" if privacy is None else "noisy "
@@ -141,6 +124,8 @@ def _cost(sketch: SketchResult, file: Path) -> Table:
         if summed
         else f"the {noisy}table and the {noisy}label totals of every site"
     )
+    if sketch.table.confusion is not None:
+        seen += f"; and {noisy}counts of which label the model predicted for which"
     rows = [
         ["Rounds", str(cost.rounds)],
         ["Sent by a site", f"{cost.bytes_up:,} bytes on average"],

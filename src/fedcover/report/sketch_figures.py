@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,7 +15,8 @@ from numpy.typing import NDArray
 
 from fedcover.report import style
 from fedcover.report.heat import shortened
-from fedcover.report.style import BLUE, GREEN, INK, MUTED, ORANGE
+from fedcover.report.score_axis import ScoreAxis
+from fedcover.report.style import BLUE, GREEN, INK, MUTED, ORANGE, PAPER
 
 Float64 = NDArray[np.float64]
 
@@ -24,14 +26,19 @@ LEVELS = 12
 SCORE = "score of the true label (0 expected, 1 surprising)"
 DASHED = (0, (4, 2))
 
+POINT: Any = {"color": INK, "marker": "o", "ms": 5.5, "mec": PAPER, "mew": 0.7, "ls": ""}
+
+MARGINS = 2.2
+"""Inches beside the score axis, at most: names of rows at the left, totals at the right."""
+
 
 @style.styled
 def heat_map(
     cells: Float64,
     rows: Sequence[str],
     totals: Sequence[str],
+    axis: ScoreAxis,
     places: Float64,
-    edges: Float64,
     *,
     ylabel: str,
     noise: float = 0.0,
@@ -45,10 +52,8 @@ def heat_map(
         (R, K) records; negative ones, which noise makes, are orange and carry a minus.
     rows, totals
         Names of the rows, and their numbers of records, written at the right.
-    places
-        (K + 1,) where the columns begin and end on the axis, from 0 to 1.
-    edges
-        (K + 1,) the scores there.
+    axis, places
+        The score axis, and (K + 1,) where on it the columns begin and end.
     ylabel
         What a row is.
     noise
@@ -75,7 +80,7 @@ def heat_map(
     for y, text in enumerate(totals):
         axes.text(1.012, y, text, va="center", fontsize=7 if small else 8)
     axes.text(1.012, -0.7, "records", va="bottom", fontsize=7 if small else 8, color=MUTED)
-    score_axis(axes, places, edges, width)
+    score_ticks(axes, axis, width)
     axes.set_ylabel(ylabel)
     marks = [Patch(fc=BLUE, alpha=_shade(k), label=_records(most * (k / LEVELS) ** 2))
              for k in (2, 5, 8, LEVELS)]  # fmt: skip
@@ -96,6 +101,7 @@ def heat_map(
 def coverage_curves(
     alphas: Float64,
     curves: Mapping[str, tuple[int, Float64]],
+    points: tuple[Float64, Float64] | None = None,
     *,
     width: float = style.WIDE,
     columns: int = 4,
@@ -108,6 +114,8 @@ def coverage_curves(
         (A,) levels.
     curves
         By site, its number of records and (A,) shares of them whose label is in the set.
+    points
+        Levels of thresholds that a site uses, and what they cover; for a site alone.
     columns
         Panels beside each other.
     """
@@ -121,6 +129,8 @@ def coverage_curves(
         panel.fill_between(alphas, *(100 * band), color=MUTED, alpha=0.22, lw=0)
         _promise(panel, alphas)
         panel.plot(alphas, 100 * covered, color=BLUE, lw=1.8)
+        if points is not None:
+            panel.plot(points[0], 100 * points[1], zorder=4, **POINT)
         panel.set_title(f"{shortened(name, 22 if width > style.NARROW else 18)} ({n})")
         panel.grid(visible=True)
     for k, panel in enumerate(panels):
@@ -132,6 +142,8 @@ def coverage_curves(
         Line2D([], [], color=INK, lw=1, ls=DASHED, label="promise 1-α"),
         Patch(fc=MUTED, alpha=0.22, label="± 2 deviations of so many records"),
     ]
+    if points is not None:
+        handles.append(Line2D([], [], label="thresholds in use", **POINT))
     figure.legend(handles=handles, loc="outside upper left", ncols=3 if width > 5 else 2)
     return figure
 
@@ -178,28 +190,10 @@ def extremes(alphas: Float64, curves: Mapping[str, tuple[int, Float64]]) -> tupl
     return order[0], order[-1]
 
 
-def score_axis(axes: Axes, places: Float64, edges: Float64, width: float) -> None:
-    """Scores at the ends of columns that are even in a transform of the score."""
-    columns, most = len(places) - 1, 12 if width > style.NARROW else 6
-    steps = [s for s in range(1, columns + 1) if columns % s == 0 and columns <= s * most]
-    if steps[0] * most <= 2 * columns or columns <= most:
-        chosen = np.arange(0, columns + 1, steps[0])
-    else:  # no even way to count them off
-        wanted = np.linspace(0, 1, 11 if width > style.NARROW else 6)
-        chosen = np.unique(np.abs(places[:, None] - wanted).argmin(axis=0))
-    gap = 0.045 if width > style.NARROW else 0.1
-    at = [0]
-    for k in chosen[1:-1]:
-        if min(places[k] - places[at[-1]], 1 - places[k]) > gap:
-            at.append(int(k))
-    at.append(columns)
-    texts: list[str] = []
-    for digits in (2, 3, 4, 6):
-        texts = [f"{round(float(edges[k]), digits):g}" for k in at]
-        off = max(abs(float(text) - edges[k]) for text, k in zip(texts, at, strict=True))
-        if len(set(texts)) == len(texts) and off < 0.004:
-            break
-    axes.set_xticks(places[at], texts)
+def score_ticks(axes: Axes, axis: ScoreAxis, width: float) -> None:
+    """Scores at ticks of an axis that is even in the bins of a sketch."""
+    places, texts = zip(*axis.ticks(width - MARGINS), strict=True)
+    axes.set_xticks(places, texts)
     axes.set_xlabel(SCORE)
 
 

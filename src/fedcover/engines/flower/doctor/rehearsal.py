@@ -45,7 +45,8 @@ def charges_of(run: Run, site: Site, budget: Budget) -> list[Event]:
     names = tuple(f"rehearsal {i}" for i in range(n))
     labels = np.arange(size) % site.n_classes
     scores = np.linspace(0, 1, size + 2)[1:-1]
-    made_up = [Site(name, scores, labels, n_classes=site.n_classes) for name in names]
+    given: dict[str, Any] = {"n_classes": site.n_classes, "predictions": labels}
+    made_up = [Site(name, scores, labels, **given) for name in names]
     public = (run.unit, run.relation) == ("record", "replace")
     task = Task(
         sites=names,
