@@ -269,7 +269,7 @@ def test_thresholds_under_a_budget_have_the_law_of_the_sketch():
         for m in (DPFedCP, fc.methods.Sketch)
     ]  # fmt: skip
     one, two = (np.array(f) for f in found)
-    assert len(set(one)) > 50  # fresh noise every time
+    assert len(set(one)) > 5  # fresh noise every time; thresholds are middles of bins
     assert abs(one.mean() - two.mean()) < 6 * np.hypot(one.std(), two.std()) / np.sqrt(60)
 
 

@@ -372,16 +372,17 @@ def repeated(sizes, privacy, counted, repetitions, method=None):
 @pytest.mark.parametrize("counted", [None, 40], ids=["shares", "40 labels"])
 @pytest.mark.parametrize("epsilon", [None, 4.0, 1.0])
 def test_coverage_is_right_on_average_and_the_stated_error_is_the_real_one(epsilon, counted):
-    """Calibration sample, noise and own label mix: 250 repetitions know a deviation to 4.5 %.
+    """Calibration sample, noise and own label mix: 160 repetitions know a deviation to 5.6 %.
 
-    A quarter is 5.5 of those deviations and the mean is given 5 standard errors beside the .005
-    that are allowed: false alarms below 1e-6.
+    The stated error is about 1.1 times the real one with noise, and 1.0 without: both bounds are
+    four standard errors away or more, and the mean is given five beside the .005 that are allowed.
+    False alarms are below 1e-4.
     """
     privacy = None if epsilon is None else budget(epsilon)
-    coverage, stated = repeated([1000, 1000], privacy, counted, 250)
+    coverage, stated = repeated([1000, 1000], privacy, counted, 160)
     real = float(np.sqrt(np.mean((coverage - 0.9) ** 2)))
     assert real <= 1.25 * stated
-    assert stated <= 1.25 * real
+    assert stated <= 1.4 * real
     assert abs(coverage.mean() - 0.9) <= 0.005 + 5 * coverage.std() / np.sqrt(len(coverage))
 
 
