@@ -6,8 +6,11 @@ default profile takes seconds and always tries the same ones.
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -31,6 +34,34 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@contextmanager
+def _nothing_left_open() -> Iterator[None]:
+    yield
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        gc.collect()
+    left = [str(w.message) for w in caught if issubclass(w.category, ResourceWarning)]
+    assert not left, f"left open (python -X tracemalloc=20 says where): {left}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _each_module_closes_what_it_opens() -> Iterator[None]:
+    """A file left open is found here, not in whichever later test the collector happens to run."""
+    with _nothing_left_open():
+        yield
+
+
+@pytest.fixture
+def nothing_left_open() -> Iterator[None]:
+    """The same for one test, and the collector cannot hide it by chance."""
+    gc.disable()
+    try:
+        with _nothing_left_open():
+            yield
+    finally:
+        gc.enable()
 
 
 def _federation(

@@ -165,6 +165,8 @@ def test_paths_that_cannot_be_read_are_refused(path, tmp_path, monkeypatch):
         {"thresholds": [[0.1, 0.2, float("nan")]] * 2},
         {"thresholds": [[0.1, 0.2, 10**400]] * 2},
         {"thresholds": "x"},
+        {"distances": [[0.1, 0.2, 0.3]] * 2},
+        {"distances": None},
         {"thresholds": [[], []], "ratios": [], "label_names": []},
         {"ratios": [1, 1]},
         {"ratios": [1, 1, -1]},
@@ -290,3 +292,28 @@ def test_ready_scores_are_checked(cal):
     for bad in ([[0.1, 0.2]], [[0.1, 0.2, 1.3]], [0.1, 0.2, 0.3], "x", [[np.nan] * 3]):
         with pytest.raises(fc.FedcoverError):
             cal.sets_from_scores(bad)
+
+
+def test_files_of_version_1_are_read(cal, saved):
+    """They had no distances, which are then 1 - thresholds."""
+    file = json.loads(saved.read_text(encoding="utf-8"))
+    del file["calibration"]["distances"]
+    text = json.dumps(file["calibration"], sort_keys=True, ensure_ascii=False)
+    file |= {"version": 1, "sha256": hashlib.sha256(text.encode()).hexdigest()}
+    saved.write_text(json.dumps(file), encoding="utf-8")
+    old = fc.Calibration.load(saved)
+    assert np.array_equal(old.thresholds, cal.thresholds)
+    assert np.array_equal(old.distances, 1 - cal.thresholds)
+    assert np.array_equal(old.predict_set(PROBS, seed=3).mask, cal.predict_set(PROBS, seed=3).mask)
+
+
+def test_distances_survive_where_thresholds_are_one(tmp_path):
+    far = np.geomspace(1e-40, 1e-20, 50)
+    site = fc.Site("a", np.ones(50), [0, 1] * 25, n_classes=2, distances=far)
+    cal = fc.calibrate([site], alpha=0.2, method=fc.methods.Local())["a"]
+    assert (cal.thresholds == 1).all()
+    assert (cal.distances == far[9]).all()  # ⌈.8·51⌉ = 41 records have at least this distance
+    cal.save(tmp_path / "cal.json")
+    assert np.array_equal(fc.Calibration.load(tmp_path / "cal.json").distances, cal.distances)
+    inside = cal.sets_from_scores([[1.0, 1.0]], [[far[9], far[8]]])
+    assert inside.mask.tolist() == [[True, False]]

@@ -26,7 +26,7 @@ CAL = fc.calibrate(SITES)["a"]
 BUDGET = fc.Privacy(2, 1e-5)
 SKETCHES = [
     fc.collect(SITES),
-    fc.collect(SITES, fc.methods.Sketch(bins=6, groups=["x", "y", "x"]), BUDGET),
+    fc.collect(SITES, fc.methods.Sketch(groups=["x", "y", "x"]), fc.Privacy(200, 1e-5)),
 ]
 
 numbers = st.one_of(
@@ -287,7 +287,9 @@ def test_load_sealed_files_with_any_fields(path, data):
 
 @given(
     st.one_of(vectors, junk),
-    options("alpha", "labels", "probabilities", "source", "local_scores", "mode", "name"),
+    options(
+        "alpha", "labels", "probabilities", "source", "local_scores", "certify", "mode", "name"
+    ),
 )
 @example([1e308, 1e308, 1e308], {})
 @example([0.0, 5e-324, 0.0], {})
@@ -303,9 +305,13 @@ def test_personalise(label_counts, more):
             assert cal is None or ((cal.thresholds >= 0) & (cal.thresholds <= 1)).all()
 
 
-@given(options("bins", "warp", "groups", "mode", "most_per_site", "design"), options("privacy"))
+@given(
+    options("bins", "warp", "groups", "mode", "most_per_site", "design", "confusion"),
+    options("privacy"),
+)
 @example({"groups": [([],), 1, 2]}, {})
-@example({"bins": np.int64(4)}, {"privacy": BUDGET})
+@example({"bins": np.int64(64)}, {"privacy": fc.Privacy(200, 1e-5)})
+@example({"bins": [0, 0.5, 1], "confusion": True}, {"privacy": fc.Privacy(200, 1e-5)})
 def test_sketch_options(given_options, more):
     method = only_ours(fc.methods.Sketch, **given_options)
     if method is None:

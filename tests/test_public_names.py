@@ -40,9 +40,9 @@ def test_no_function_or_class_is_public_by_accident():
                      "OracleWeights", "Pooled", "QuantileAverage", "QuantileOfQuantiles", "Sketch",
                      "TDigest"}),
         ("engines", {"FlowerSimulation", "InProcess"}),
-        ("labelshift", {"calibration_mixture", "confusion", "effective_size", "exact_weights",
-                        "from_unlabelled", "group_sites", "likelihood_ratio", "oracle_ratio",
-                        "subsample_sizes"}),
+        ("labelshift", {"MixEstimate", "calibration_mixture", "confusion", "effective_size",
+                        "exact_weights", "from_unlabelled", "group_sites", "guess_mix",
+                        "likelihood_ratio", "oracle_ratio", "subsample_sizes"}),
     ],
 )  # fmt: skip
 def test_submodules_export_the_documented_names(module, names):

@@ -91,6 +91,28 @@ def test_sorted_records_keep_score_and_label_together():
     assert labels.tolist() == [0, 2, 1, 2]
 
 
+def test_distances_tell_apart_what_scores_cannot():
+    far = [1e-30, 0.3, 1e-20, 1.0]
+    site = fc.Site("a", [1.0, 0.7, 1.0, 0.0], [0, 1, 0, 1], n_classes=2, distances=far)
+    assert site.distances.tolist() == far
+    assert site.scores == pytest.approx([1.0, 0.7, 1.0, 0.0], abs=2e-16)
+    assert np.argsort(site.positions).tolist() == [3, 1, 2, 0]
+    plain = fc.Site("a", [1.0, 0.7, 1.0, 0.0], [0, 1, 0, 1], n_classes=2)
+    assert np.array_equal(plain.distances, 1 - plain.scores)
+    assert plain.positions[0] == plain.positions[2]
+
+
+def test_probabilities_give_distances_as_well():
+    score = fc.scores.LAC()
+    probs = np.array([[1 - 1e-30, 1e-30], [1e-25, 1.0]])
+    site = fc.Site.from_probabilities("a", probs, [1, 0], score)
+    assert site.distances == pytest.approx([1e-30, 1e-25], rel=1e-12, abs=0)
+    logits = np.log(probs) * 2
+    assert fc.Site.from_logits("a", logits, [1, 0], 2.0, score).distances == pytest.approx(
+        site.distances, rel=1e-12, abs=0
+    )
+
+
 def test_subsets_are_drawn_by_seed_without_replacement():
     scores = np.arange(100) / 100
     site = fc.Site("a", scores, np.arange(100) % 7, n_classes=7)
@@ -112,6 +134,11 @@ def test_subsets_are_drawn_by_seed_without_replacement():
         ({"scores": [0.1, np.nan]}, r"scores\[1\] is nan"),
         ({"scores": [[0.1, 0.2]]}, "shape"),
         ({"scores": []}, "no records"),
+        ({"distances": [0.9]}, "distances has 1 entries"),
+        ({"distances": [0.9, 1.8]}, r"distances\[1\] is 1.8"),
+        ({"distances": [0.9, 0.2]}, r"distances\[1\] is 0.2 and scores\[1\] is 0.2"),
+        ({"distances": [0.1, 0.2]}, "1 - scores"),
+        ({"distances": [0.9, np.nan]}, "distances"),
         ({"scores": ["a", "b"]}, "real numbers"),
         ({"labels": [0]}, "1 entries for 2 records"),
         ({"labels": [0, 2]}, r"labels\[1\] is 2"),

@@ -27,6 +27,7 @@ ROW_SUM_TOLERANCE = 1e-3
 """How far a row of probabilities may sum from 1: what half-precision softmax outputs reach."""
 
 MOST_RECORDS = 10**15
+MIX_ROUNDING = 1e-6  # how far shares of a known label mix may sum from 1
 """Counts up to which sums over sites stay exact in 64 bits and in floating point."""
 
 MOST_CLASSES = 10**6
@@ -197,6 +198,26 @@ def distribution(values: ArrayLike, n_classes: int | None, what: str) -> NDArray
         )
     p = p / p.max()
     return p / p.sum()
+
+
+def label_mix(
+    values: ArrayLike, n_classes: int | None, what: str, *, known: bool = False
+) -> tuple[NDArray[np.float64], Ints | None]:
+    """Label shares, and the whole numbers they were counted from, if they were.
+
+    With `known`, numbers that are neither whole nor shares that sum to 1 are refused.
+    """
+    shares = distribution(values, n_classes, what)
+    raw = as_float(array(values, what), what)
+    if (raw == np.round(raw)).all() and (raw <= MOST_RECORDS).all():
+        return shares, raw.astype(np.int64)
+    if known and abs(float(raw.sum()) - 1) > MIX_ROUNDING:
+        raise FedcoverError(
+            f"{what} sums to {float(raw.sum()):.6g} and is not in whole numbers",
+            allowed="whole numbers of counted labels, or known shares that sum to 1",
+            fix="A certificate must know which of the two they are: give counts as counted",
+        )
+    return shares, None
 
 
 def whole(value: Any, what: str, least: int, most: float = sys.maxsize) -> int:

@@ -70,10 +70,12 @@ def calibrate(
         checks.choice(method, "method", ["auto"])
     sites, engine = _checked(sites, method, privacy, engine, seed)
     task = _task(sites, privacy, seed)
-    task = replace(task, alphas=alphas, targets=_targets(targets, sites))
+    task = replace(task, alphas=alphas, targets=_targets(targets, sites, certify is not None))
     why = ""
     if isinstance(method, str):
         method, why = choose_method(task, engine)
+        if certify is not None and not getattr(method, "certifies", False):
+            method, why = Sketch(), "Sketch: its coverage can be certified"
     if method is None:
         method = DPFedCP() if certify is None else Sketch()
     method = under_budget(method, privacy)
@@ -225,7 +227,7 @@ def _label_names(sites: list[Site]) -> tuple[str, ...] | None:
     return next((s.label_names for s in sites if s.label_names), None)
 
 
-def _targets(given: Targets, sites: list[Site]) -> tuple[Target, ...]:
+def _targets(given: Targets, sites: list[Site], certify: bool) -> tuple[Target, ...]:
     known = [s.name for s in sites]
     if given is None:
         given = known
@@ -249,18 +251,19 @@ def _targets(given: Targets, sites: list[Site]) -> tuple[Target, ...]:
                 f"targets {list(given)} repeat a name", allowed="each once", fix="Remove repeats"
             )
         given = {name: [name] for name in given}
-    return tuple(_target(name, value, known, sites[0].n_classes) for name, value in given.items())
+    n_classes = sites[0].n_classes
+    return tuple(_target(n, value, known, n_classes, certify) for n, value in given.items())
 
 
-def _target(name: str, value: Any, known: list[str], n_classes: int) -> Target:
+def _target(name: str, value: Any, known: list[str], n_classes: int, certify: bool) -> Target:
     checked_name(name, "target name")
     if isinstance(value, str):
         members = [value]
     else:
         members = list(value) if isinstance(value, (list, tuple)) else []
     if not members or not all(isinstance(m, str) for m in members):
-        wanted = checks.distribution(value, n_classes, f"target {name!r}")
-        return Target(name, distribution=wanted)
+        wanted = checks.label_mix(value, n_classes, f"target {name!r}", known=certify)
+        return Target(name, (), *wanted)
     for m in members:
         if m not in known:
             raise FedcoverError(

@@ -44,6 +44,11 @@ LARGE = 1 << 24
 class Score:
     """What all scores share: checks, chunks of rows, and the random u."""
 
+    @property
+    def steps(self) -> bool:
+        """Whether labels of sure records crowd inside (0, 1), where calibration records may not."""
+        return False
+
     def of_labels(
         self, probs: ArrayLike, labels: ArrayLike, seed: Seed = None, u: ArrayLike | None = None
     ) -> Float64:
@@ -224,6 +229,10 @@ class RAPS(_Randomised):
         object.__setattr__(self, "penalty", checks.real(self.penalty, "penalty", 0, 1e9))
         object.__setattr__(self, "k_reg", checks.whole(self.k_reg, "k_reg", 0))
 
+    @property
+    def steps(self) -> bool:
+        return self.penalty > 0
+
     def _score(self, rows: Rows, u: Float64) -> Float64:
         beyond = np.maximum(0, rows.rank - self.k_reg)
         return (_upto(rows, u) + self.penalty * beyond) / self.divisor(rows.n_classes)
@@ -251,6 +260,10 @@ class SAPS(_Randomised):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "penalty", checks.real(self.penalty, "penalty", 0, 1e9))
+
+    @property
+    def steps(self) -> bool:
+        return self.penalty > 0 and self.u != "uniform"
 
     def _score(self, rows: Rows, u: Float64) -> Float64:
         top, rank = rows.top / rows.total, rows.rank

@@ -200,7 +200,7 @@ def test_warnings_of_small_sites_stay_inside(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")  # Ray's own
-def test_a_run_on_ray_gives_the_same_table(tmp_path):
+def test_a_run_on_ray_gives_the_same_table(tmp_path, nothing_left_open):
     ray = pytest.importorskip("ray")
     study = SimulatedStudy()  # workers of Ray find the package, not the tests
     try:

@@ -26,9 +26,11 @@ from fedcover.privacy.ledger_entries import Budget
 from fedcover.protocols.base import Target
 from fedcover.protocols.message import Message
 from fedcover.securesum import Participant
+from fedcover.sketch.factor import measured
 
 CLASSES = 3
-SKETCH = fc.methods.Sketch(bins=4, groups=None, design="flat")
+EDGES = (0.0, 0.25, 0.5, 0.75, 1.0)
+SKETCH = fc.methods.Sketch(bins=EDGES)
 SUMS = fc.Privacy(2.0, 1e-5, view="secure-sum")
 SERVER_VIEW = fc.Privacy(2.0, 1e-5)
 OPEN = Rules(("sketch", "dp-fedcp", "pooled", "estimated-weights"), exact=True)
@@ -46,7 +48,8 @@ def made(count=4, sizes=None, n_classes=CLASSES, seed=0):
     for k in range(count):
         n = 40 + 10 * k if sizes is None else sizes[k]
         labels = rng.integers(0, n_classes, n)
-        out.append(fc.Site(f"s{k}", rng.beta(2, 1 + labels), labels, n_classes=n_classes))
+        scores, predicted = rng.beta(2, 1 + labels), rng.integers(0, n_classes, n)
+        out.append(fc.Site(f"s{k}", scores, labels, n_classes=n_classes, predictions=predicted))
     return out
 
 
@@ -229,12 +232,12 @@ def no_noise(monkeypatch):
 
 def exact_table(net, names, scale=64):
     """What a sketch of these sites sums up to without noise."""
-    table = np.zeros((CLASSES, 4), dtype=np.int64)
+    counts = np.zeros((CLASSES, 4), dtype=np.int64)
     for site in net.sites.values():
         if site.name in names:
-            at = np.searchsorted([0.25, 0.5, 0.75], site.scores, side="left")
-            np.add.at(table, (site.labels, at), scale)
-    return table
+            at = 3 - np.searchsorted([0.25, 0.5, 0.75], site.scores, side="left")
+            np.add.at(counts, (site.labels, at), scale)
+    return measured(counts)
 
 
 def same(one, two):

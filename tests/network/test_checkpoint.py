@@ -12,12 +12,9 @@ import fedcover as fc
 from fedcover.engines.network.checkpoint import Checkpoint
 from fedcover.protocols import wire
 from tests.network.federation import (
-    BUDGET,
     OPEN,
-    SERVER_VIEW,
     Net,
     Server,
-    kind,
     made,
     same,
     silent,
@@ -207,27 +204,3 @@ def test_the_checkpoint_of_a_secure_sum_holds_the_sum_and_nothing_else(tmp_path)
     net.fault = None
     assert same(table, server.go())
     assert not net.asked("sum")
-
-
-def test_a_private_run_of_several_rounds_goes_on_and_nobody_pays_twice(tmp_path):
-    """DP-FedCP in the server view: counts, then two histograms."""
-    net = Net(tmp_path, budget=BUDGET)
-    server = Server(
-        net, fc.methods.DPFedCP(), SERVER_VIEW, name="dp-fedcp", checkpoint=tmp_path / "rounds"
-    )
-    net.fault = killed_at(1, half=True)
-    with pytest.raises(Killed):
-        server.go()
-    paid = net.answers()
-    assert paid == {"s0": 2, "s1": 2, "s2": 1, "s3": 1}
-    net.fault = None
-    fits = server.go()
-    assert net.answers() == dict.fromkeys(net.ledgers, 3)
-    before = net.heads()
-    again = Server(net, fc.methods.DPFedCP(), SERVER_VIEW, name="dp-fedcp").go()
-    assert np.array_equal(fits["s2"].thresholds, again["s2"].thresholds)
-    assert net.heads() == before
-    assert [kind(one) for name, one in net.asked("ask") if name == "s0"][:2] == [
-        "private-counts",
-        "private-histogram",
-    ]

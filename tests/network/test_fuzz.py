@@ -26,11 +26,13 @@ from tests.network.federation import OPEN, SERVER_VIEW, SUMS, Net, Server, kind,
 
 KINDS = sorted({kind for _, kinds in METHODS.values() for kind in kinds})
 SUM_KINDS = [f"secure-sum/{stage}" for stage in ("keys", "shares", "masked", "agree", "unmask")]
-NAMES = ["cuts", "rows", "weights", "ends", "table", "labels", "counts", "bins", "terms", "sites",
+NAMES = ["cuts", "rows", "weights", "ends", "table", "labels", "counts", "confusion", "terms",
+         "sites", "queries", "positions",
          "run", "question", "shape:x", "card:s0", "masked", "signature:s1", "sealed:s2", "file",
          "thresholds", "ratios", "records", "unseen", "label_counts", "cells"]  # fmt: skip
-NUMBERS = ["version", "threshold", "sigma", "size", "table", "labels", "cut", "design", "scale",
-           "table_sigma", "label_sigma", "most", "count_noise", "whole_site", "total"]  # fmt: skip
+NUMBERS = ["version", "threshold", "sigma", "size", "table", "labels", "factored", "scale",
+           "confusion", "table_sigma", "label_sigma", "confusion_sigma", "most", "count_noise",
+           "total", "seed"]  # fmt: skip
 
 BUDGET = Budget(1e-4, 1e-9)
 
@@ -162,7 +164,7 @@ def open_net():
 RUNS = {
     "sketch": ({"privacy": None}, 40),
     "search": ({"privacy": None, "method": fc.methods.DPFedCP(gamma=0.1), "name": "dp-fedcp"}, 40),
-    "private": ({"privacy": SERVER_VIEW, "method": fc.methods.DPFedCP(), "name": "dp-fedcp"}, 30),
+    "private": ({"privacy": SERVER_VIEW}, 30),
     "secure sum": ({"privacy": SUMS, "fewest": 2}, 20),
     "summed here": ({"privacy": SUMS, "fewest": 2, "secure": False}, 20),
 }

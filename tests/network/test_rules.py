@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import fedcover as fc
@@ -107,9 +108,22 @@ def test_exact_queries_in_a_run_that_said_it_was_private_are_refused(tmp_path, b
 
 def exact_queries():
     yield EXACT_COUNTS
-    yield Message("private-counts", numbers={"sigma": 0.0, "size": 1})
-    real = question(SERVER_VIEW, fc.methods.DPFedCP())
-    yield Message(real.kind, real.arrays, {**real.numbers, "sigma": 0.0})
+    yield Message("counts", numbers={"count_noise": 1e4})  # noise alone is no account
+    cuts, weights = np.array([1, 2]), np.ones((1, 3))
+    yield Message("mass", {"queries": cuts, "weights": weights}, {"seed": 0})
+
+
+@pytest.mark.parametrize("budget", [None, BUDGET])
+def test_private_dp_fedcp_of_old_is_asked_for_in_vain(tmp_path, budget):
+    """Its two queries are gone; what runs under a budget is the sketch, by its own name."""
+    net = Net(tmp_path, budget=budget)
+    hello(net, "dp-fedcp")
+    for number, name in enumerate(("private-counts", "private-histogram")):
+        asked = Message(name, numbers={"sigma": 1e5, "size": 1})
+        assert code(tell(net, "ask", number=number, body=asked)) == "query"
+    assert code(tell(net, "ask", number=2, body=question(SERVER_VIEW))) == "query"
+    if budget is not None:
+        assert net.answers()["s0"] == 0
 
 
 def test_a_sketch_without_noise_or_with_less_is_refused_without_a_ledger_too(tmp_path):

@@ -11,6 +11,8 @@ from fedcover.engines.network.letters import Letter, digest
 from fedcover.engines.network.rules import Rules
 from fedcover.protocols.message import Message
 from fedcover.securesum import messages
+from fedcover.sketch.factor import measured
+from fedcover.sketch.grid import bins_of
 from tests.network.federation import (
     BUDGET,
     SUMS,
@@ -51,7 +53,7 @@ def test_256_000_integers_of_ten_sites_of_which_three_are_lost(tmp_path, monkeyp
         return found[-1]()
 
     net.fault = fault
-    method = fc.methods.Sketch(bins=1000, groups=None, design="flat")
+    method = fc.methods.Sketch(bins=1000)
     server = Server(net, method, fewest=7, resends=0)
     found = server.go()
     left = [site for site in net.sites.values() if site.name not in ("s1", "s4")]
@@ -59,8 +61,8 @@ def test_256_000_integers_of_ten_sites_of_which_three_are_lost(tmp_path, monkeyp
     assert found.table.size == 256_000
     wanted = np.zeros((256, 1000), dtype=np.int64)
     for site in left:
-        np.add.at(wanted, (site.labels, np.searchsorted(found.layout.edges[1:-1], site.scores)), 1)
-    assert np.array_equal(found.table, wanted * found.scale)
+        np.add.at(wanted, (site.labels, bins_of(site.positions, found.layout.cut_array)), 1)
+    assert np.array_equal(found.table, measured(wanted * found.scale))
     assert server.conductor.missing == {
         "s1": "did not answer the stage 'shares'",
         "s4": "did not answer the stage 'masked'",

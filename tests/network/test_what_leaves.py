@@ -15,15 +15,23 @@ from fedcover.engines.network.memory import Memory
 from fedcover.engines.network.node import guarded
 from fedcover.protocols import wire
 from fedcover.protocols.message import Message
-from tests.network.federation import BUDGET, SERVER_VIEW, SUMS, Net, Server, kind, made, silent
+from tests.network.federation import (
+    BUDGET,
+    EDGES,
+    SERVER_VIEW,
+    SUMS,
+    Net,
+    Server,
+    kind,
+    made,
+    silent,
+)
 
 CANARY = "c4n4ry"
 
 HELLO = {"name", "n_classes", "score", "temperature", "label_names", "records", "of"}
 BODIES = {
     "sketch": ({"table", "labels"}, set()),
-    "private-counts": ({"counts"}, {"size"}),
-    "private-histogram": ({"bins"}, set()),
     "keys": ({"card"}, {"version"}),
     "shares": ({"sealed:*", "digests:*"}, {"version"}),
     "masked": ({"masked"}, {"version"}),
@@ -46,11 +54,12 @@ class Covered:
         return np.arange(np.prod(self.shape), dtype=np.int64).reshape(self.shape)
 
 
+CONFUSED = fc.methods.Sketch(bins=EDGES, confusion=True)
 RUNS = {
     "sketch": ({}, SERVER_VIEW),
     "secure sketch": ({}, SUMS),
-    "dp-fedcp": ({"method": fc.methods.DPFedCP(), "name": "dp-fedcp"}, SERVER_VIEW),
-    "secure dp-fedcp": ({"method": fc.methods.DPFedCP(), "name": "dp-fedcp"}, SUMS),
+    "confusion": ({"method": CONFUSED}, SERVER_VIEW),
+    "secure confusion": ({"method": CONFUSED}, SUMS),
 }
 
 
@@ -79,6 +88,8 @@ def test_every_byte_that_leaves_is_a_declared_field(tmp_path, run):
         body = wire.decode(outer.arrays["body"].tobytes())
         assert body.kind == letter.body.kind
         arrays, numbers = BODIES[kind(letter)]
+        if kind(letter) == "sketch" and run.endswith("confusion"):
+            arrays = arrays | {"confusion"}
         assert {key.partition(":")[0] + ":*" * (":" in key) for key in body.arrays} <= arrays
         assert set(body.numbers) == numbers
         assert all(array.dtype.kind in "iu" for array in body.arrays.values())
@@ -125,7 +136,7 @@ def test_what_a_mask_covers_is_covered(tmp_path, monkeypatch):
     for k in (0, 1):
         monkeypatch.setattr("fedcover.privacy.noise.discrete_gaussian", Covered)
         net = Net(tmp_path / str(k), made(sizes=[50] * 4))
-        Server(net, fc.methods.Sketch(bins=700, groups=None, design="flat")).go()
+        Server(net, fc.methods.Sketch(bins=700)).go()
         found.append([r for _, one, r in net.heard if kind(one) == "masked"])
     for one, two in zip(*found, strict=True):
         a, b = (Letter.of_bytes(r).body.arrays["masked"] for r in (one, two))

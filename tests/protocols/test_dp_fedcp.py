@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +11,8 @@ from hypothesis import strategies as st
 
 import fedcover as fc
 from fedcover.errors import FedcoverError
+from fedcover.privacy import epsilon
+from fedcover.protocols.base import Message
 
 DPFedCP, Exact = fc.methods.DPFedCP, fc.methods.EstimatedWeights
 LEVELS = (0.05, 0.1, 0.25, 0.5)
@@ -206,8 +210,218 @@ def test_published_settings():
 
 
 def test_an_unknown_query_is_refused(federation):
-    from fedcover.protocols.base import Message
-
     site = federation(np.random.default_rng(0))[0]
     with pytest.raises(FedcoverError, match="unknown"):
         DPFedCP().answer(Message("everything"), site)
+
+
+# ---------------------------------------------------------------- under a budget: the sketch
+
+BUDGET = fc.Privacy(2.0, 1e-5, view="secure-sum")
+
+
+def budget_sites():
+    rng = np.random.default_rng(0)
+    return [
+        fc.Site(name, rng.random(n), rng.choice(3, size=n, p=p), n_classes=3)
+        for name, n, p in (("a", 900, [0.6, 0.3, 0.1]), ("b", 300, [0.1, 0.3, 0.6]))
+    ]
+
+
+@pytest.mark.parametrize("view", ["server", "secure-sum"])
+@pytest.mark.parametrize("relation", ["replace", "add-remove"])
+def test_under_a_budget_it_is_the_sketch(view, relation, monkeypatch):
+    """The same statement, and the same thresholds where noise is taken out of both."""
+    privacy = fc.Privacy(4.0, 1e-6, relation=relation, view=view)
+    taken_out = "fedcover.privacy.noise.discrete_gaussian"
+    monkeypatch.setattr(taken_out, lambda sigma, shape: np.zeros(shape, dtype=np.int64))
+    targets = {"b": ["b"], "outside": [5, 3, 2]}
+    one, two = (
+        fc.calibrate(budget_sites(), LEVELS, m, targets=targets, privacy=privacy)
+        for m in (DPFedCP(), fc.methods.Sketch())
+    )
+    for name in targets:
+        assert one[name].privacy == two[name].privacy
+        assert one[name].thresholds.tobytes() == two[name].thresholds.tobytes()
+        assert one[name].coverage_error.tobytes() == two[name].coverage_error.tobytes()
+        assert one[name].method == two[name].method == "Sketch"
+        assert one[name].cost == two[name].cost
+        assert one[name].cost.rounds == 1
+    said = one["b"].privacy
+    assert said.epsilon == pytest.approx(4.0, rel=1e-6)
+    assert said.epsilon == epsilon(said.events, said.delta)
+    assert "Not protected" in one["b"].reveals
+
+
+def test_the_method_left_out_is_the_same():
+    """`calibrate` alone takes DP-FedCP, and under a budget what that stands for."""
+    cal = fc.calibrate(budget_sites(), privacy=BUDGET)["b"]
+    assert (cal.method, cal.cost.rounds) == ("Sketch", 1)
+    assert DPFedCP().with_budget() == fc.methods.Sketch()
+
+
+def test_thresholds_under_a_budget_have_the_law_of_the_sketch():
+    """60 runs of each: means within 6 standard errors of each other, false alarms below 2e-8."""
+    sites = budget_sites()
+    found = [
+        [fc.calibrate(sites, 0.1, m(), targets="b", privacy=BUDGET)["b"].thresholds[0, 0]
+         for _ in range(60)]
+        for m in (DPFedCP, fc.methods.Sketch)
+    ]  # fmt: skip
+    one, two = (np.array(f) for f in found)
+    assert len(set(one)) > 50  # fresh noise every time
+    assert abs(one.mean() - two.mean()) < 6 * np.hypot(one.std(), two.std()) / np.sqrt(60)
+
+
+def test_noise_does_not_follow_the_seed():
+    first, second = (fc.calibrate(budget_sites(), seed=0, privacy=BUDGET)["b"] for _ in range(2))
+    assert not np.array_equal(first.thresholds, second.thresholds)
+
+
+def test_a_loose_budget_comes_near_the_exact_thresholds():
+    exact = fc.calibrate(budget_sites(), [0.1, 0.3], Exact())
+    loose = fc.Privacy(1000, 1e-5, view="secure-sum")
+    for name, cal in fc.calibrate(budget_sites(), [0.1, 0.3], privacy=loose).items():
+        assert np.abs(cal.thresholds - exact[name].thresholds).max() < 0.01
+
+
+def test_separate_label_counts_keep_the_coverage():
+    """The target's mix is that of its label counts; records are what the sites have."""
+    rng = np.random.default_rng(0)
+    sites = []
+    for name, n, p, m in (("a", 3000, [0.9, 0.1], 100), ("b", 1000, [0.1, 0.9], 50_000)):
+        y = rng.choice(2, size=n, p=p)
+        scores = np.where(y == 0, rng.random(n) ** 4, 1 - rng.random(n) ** 4 * 0.5)
+        sites.append(fc.Site(name, scores, y, n_classes=2, label_counts=np.array(p) * m))
+    exact = fc.calibrate(sites, method=Exact())
+    noisy = fc.calibrate(sites, privacy=fc.Privacy(50, 1e-5))
+    for name in exact:
+        assert np.abs(noisy[name].thresholds - exact[name].thresholds).max() < 0.05
+    hidden = fc.Privacy(50, 1e-5, relation="add-remove")  # label counts are no longer asked for
+    for name, cal in fc.calibrate(sites, privacy=hidden).items():
+        assert np.abs(cal.thresholds - exact[name].thresholds).max() < 0.05
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"start": 0.5}, {"step": 0.1}, {"local_steps": 5}, {"gradient_noise": 1.0},
+     {"average": "all"}, {"participation": 0.5}, {"sites_per_round": 1},
+     {"solver": "averaging"}, {"count_noise": 5.0}, {"subsample": True}],
+    ids=str,
+)  # fmt: skip
+def test_options_of_algorithm_1_are_refused_under_a_budget(options):
+    class Dead:
+        def run(self, method, task, sites):
+            raise AssertionError("a message was sent")
+
+    method = DPFedCP(**options)
+    with pytest.raises(FedcoverError, match="privacy together with options of Algorithm 1"):
+        fc.calibrate(budget_sites(), method=method, privacy=BUDGET, engine=Dead())
+    fc.calibrate(budget_sites(), method=method)  # without one they are fine
+
+
+BAD_BUDGETS = {
+    "site level": ({"privacy": fc.Privacy(1, 1e-5, unit="site")}, "most_per_site"),
+    "a group": ({"privacy": BUDGET, "targets": {"g": ["a", "b"]}}, "a group of sites"),
+    "pooled": ({"privacy": BUDGET, "method": fc.methods.Pooled()}, "privacy with method Global"),
+    "published": ({"privacy": BUDGET, "method": DPFedCP.paper()}, "Algorithm 1"),
+    "a number": ({"privacy": 1.0}, r"privacy is 1\.0"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_BUDGETS.values(), ids=BAD_BUDGETS.keys())
+def test_what_cannot_be_promised_is_refused_before_anything_is_sent(case):
+    options, message = case
+
+    class Dead:
+        def run(self, method, task, sites):
+            raise AssertionError("a message was sent")
+
+    with pytest.raises(FedcoverError, match=message):
+        fc.calibrate(budget_sites(), engine=Dead(), **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"epsilon": 0}, {"epsilon": -1}, {"epsilon": math.nan}, {"delta": 0}, {"delta": 1},
+     {"unit": "person"}, {"relation": "swap"}, {"view": "nobody"}],
+    ids=str,
+)  # fmt: skip
+def test_bad_budgets_are_refused(options):
+    with pytest.raises(FedcoverError):
+        fc.Privacy(**{"epsilon": 1.0, "delta": 1e-5, **options})
+
+
+def test_ledgers_are_charged_what_was_stated_and_stop_the_next_run(tmp_path):
+    """The site works its charge out by itself; a retry of the run costs nothing, a new one does."""
+    sites, wanted = budget_sites(), fc.privacy.Budget(2.0, 1e-5)
+    ledgers = {s.name: fc.privacy.Ledger(tmp_path / f"{s.name}.db", create=wanted) for s in sites}
+    engine = fc.engines.InProcess(ledgers=ledgers, run_name="monday")
+    first = fc.calibrate(sites, privacy=BUDGET, engine=engine)["b"]
+    spent = ledgers["a"].state().spent
+    assert spent == pytest.approx(first.privacy.epsilon, abs=1e-6)
+    again = fc.calibrate(sites, privacy=BUDGET, engine=engine)["b"]
+    assert np.array_equal(again.thresholds, first.thresholds)  # stored replies, no fresh noise
+    other = fc.engines.InProcess(ledgers=ledgers, run_name="tuesday")
+    with pytest.raises(FedcoverError, match="budget"):
+        fc.calibrate(sites, privacy=BUDGET, engine=other)
+    with pytest.raises(FedcoverError, match="budget"):
+        fc.calibrate(sites, engine=other)  # exact counts cost infinitely much
+    with pytest.raises(FedcoverError, match="'A', which is not a site"):
+        fc.calibrate(sites, engine=fc.engines.InProcess(ledgers={"A": ledgers["a"]}, run_name="x"))
+    with pytest.raises(FedcoverError, match="without run_name"):
+        fc.calibrate(sites, engine=fc.engines.InProcess(ledgers={"a": ledgers["a"]}))
+    assert ledgers["a"].state().spent == spent
+
+
+def test_a_retry_cannot_change_what_was_charged(tmp_path):
+    ledger = fc.privacy.Ledger(tmp_path / "a.db", create=fc.privacy.Budget(9.0, 1e-5))
+    query = Message("sketch")
+    cheap, dear = (
+        (fc.privacy.GaussianRelease("label totals", sigma, 90.0),) for sigma in (500.0, 100.0)
+    )
+    ledger.answer("q", query, cheap, lambda: Message("sketch"))
+    with pytest.raises(FedcoverError, match="other content"):
+        ledger.answer("q", query, dear, lambda: Message("sketch"))
+
+
+def test_save_and_load_keep_the_statement(tmp_path):
+    cal = fc.calibrate(budget_sites(), privacy=BUDGET)["a"]
+    cal.save(tmp_path / "a.json")
+    assert fc.Calibration.load(tmp_path / "a.json").privacy == cal.privacy
+
+
+def test_local_sends_nothing_and_says_so():
+    cal = fc.calibrate(budget_sites(), method=fc.methods.Local(), privacy=BUDGET)["a"]
+    assert (cal.privacy.epsilon, cal.privacy.events) == (0.0, ())
+
+
+@pytest.mark.parametrize("relation", ["replace", "add-remove"])
+def test_equal_rows_and_a_known_seed_do_not_void_the_sensitivity(relation, monkeypatch):
+    """A tree with few leaves: the random u of a record must not depend on other records."""
+    monkeypatch.setattr(
+        "fedcover.privacy.noise.discrete_gaussian", lambda s, shape: np.zeros(shape, dtype=np.int64)
+    )
+    rng = np.random.default_rng(0)
+    leaves = rng.dirichlet(np.ones(3), 4)
+    rows, labels = rng.integers(0, 4, 300), rng.integers(0, 3, 300)
+    method = fc.methods.Sketch(bins=64)
+    privacy = fc.Privacy(1.0, 1e-5, relation=relation)
+    query = next(method.server(fc.protocols.base.Task(("s",), 3, privacy=privacy)))["s"]
+    charged = {e.what.split()[-1]: e.sensitivity for e in method.charges(query, privacy, 1)}
+
+    def sent(rows, labels):
+        site = fc.Site.from_probabilities("s", leaves[rows], labels, seed=0)
+        return method.answer(query, site).arrays
+
+    before = sent(rows, labels)
+    for k in range(60):
+        if relation == "replace":
+            other_rows, other_labels = rows.copy(), labels.copy()
+            other_rows[k], other_labels[k] = rng.integers(0, 4), rng.integers(0, 3)
+        else:
+            other_rows, other_labels = np.delete(rows, k), np.delete(labels, k)
+        after = sent(other_rows, other_labels)
+        for key, what in (("table", "table"), ("labels", "totals")):
+            moved = np.linalg.norm((after[key] - before[key]).astype(float))
+            assert moved <= charged[what] * (1 + 1e-12)

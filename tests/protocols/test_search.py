@@ -113,3 +113,16 @@ def test_answer_counts_weight_up_to_and_including_a_point():
     reply = answer(Message("mass", arrays, {"size": 4, "seed": 0}), site)
     assert reply.arrays["mass"].tolist() == [0, 1, 12, 22, 0, 1]
     assert distances_at(arrays["points"])[3] == 0
+
+
+def test_a_score_with_steps_is_searched_to_the_last_position():
+    """Labels of sure records crowd on the steps of RAPS, where hardly a calibration record is."""
+    rng = np.random.default_rng(0)
+    probs = fc.softmax(30 * rng.normal(size=(300, 5)))
+    labels = rng.integers(0, 5, 300)
+    for score, most in ((fc.scores.RAPS(k_reg=1), 12), (fc.scores.LAC(), 8)):
+        sites = [fc.Site.from_probabilities("a", probs, labels, score, seed=0)]
+        exact = fc.calibrate(sites, alpha=0.3, method=fc.methods.EstimatedWeights())["a"]
+        found = fc.calibrate(sites, alpha=0.3, method=fc.methods.DPFedCP())["a"]
+        assert np.array_equal(found.distances, exact.distances) == score.steps
+        assert found.cost.rounds <= most

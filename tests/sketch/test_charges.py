@@ -12,32 +12,43 @@ from scipy import stats
 
 import fedcover as fc
 from fedcover.engines.sums import added_up
-from fedcover.privacy import ExactRelease, GaussianRelease, NoiseShares, epsilon
+from fedcover.position import positions
+from fedcover.privacy import (
+    ExactRelease,
+    GaussianRelease,
+    NoiseShares,
+    epsilon,
+    noise_multiplier,
+)
 from fedcover.protocols.base import Task
-from fedcover.sketch import plan, reply
-from fedcover.sketch.design import DESIGNS, design_matrix
+from fedcover.sketch import factor, plan, reply
+from fedcover.sketch.grid import checked_cuts, standard_cuts
 from fedcover.sketch.table import Layout
 
-from .building import RELATIONS, SKETCH, VIEWS, budget, design_number, powers, query, zeros
+from .building import FOUR, RELATIONS, SKETCH, VIEWS, budget, even, powers, query, zeros
 
 
 @st.composite
 def asked(draw):
-    """A site's labels and scores, and a query with any design, groups and bins."""
+    """A site's labels, scores and predictions, and a query with any groups and bins."""
     rng = np.random.default_rng(draw(st.integers(0, 10**6)))
     n, classes = draw(st.integers(2, 25)), draw(st.integers(2, 6))
     labels = rng.integers(0, classes, n)
     scores = rng.random(n).round(draw(st.sampled_from([1, 8])))
-    cuts = np.unique(rng.random(draw(st.integers(1, 20))).round(3))
+    cuts = positions(np.unique(rng.random(draw(st.integers(1, 20))).round(3)))
     arrays = {"cuts": cuts, "rows": rng.integers(0, draw(st.integers(1, classes)), classes)}
-    design = draw(st.sampled_from(DESIGNS))
     numbers = {
-        "design": design_number(design),
-        "labels": draw(st.sampled_from([1, 2])),
+        "factored": draw(st.integers(0, 1)),
+        "confusion": 1,
         "scale": draw(st.sampled_from([1, 64, 3])),
-        "cut": float(rng.random()),
     }
     return rng, scores, labels, classes, arrays, numbers
+
+
+def site(scores, labels, classes):
+    """A site whose predictions follow from its records alone, one by one."""
+    predicted = (np.asarray(labels) + (np.asarray(scores) * 10).astype(int)) % classes
+    return fc.Site("s", scores, labels, n_classes=classes, predictions=predicted)
 
 
 def replies(sites, asked_for):
@@ -50,11 +61,20 @@ def replies(sites, asked_for):
 def moved(sites, asked_for, privacy):
     """How far each part of the reply is moved, and how far the charge says it can be."""
     one, two = replies(sites, asked_for)
-    charged = {e.what.split()[-1]: e.sensitivity for e in reply.charges(asked_for, privacy, 1)}
-    return [
-        (float(np.linalg.norm(one[key] - two[key])), charged[word])
-        for key, word in (("table", "table"), ("labels", "totals"))
-    ]
+    charged = charges_of(asked_for, privacy)
+    return [(norm(one[key].astype(object) - two[key]), charged[key]) for key in charged]
+
+
+def norm(differences):
+    """Of whole numbers, rounded once."""
+    return math.sqrt(sum(int(d) ** 2 for d in np.ravel(differences)))
+
+
+def charges_of(asked_for, privacy):
+    """Sensitivities as charged, by the array of the reply; noise everywhere, so nothing exact."""
+    names = {"table": "table", "totals": "labels", "matrix": "confusion"}
+    charged = reply.charges(asked_for, privacy, 1)
+    return {names[e.what.split()[-1]]: e.sensitivity for e in charged}
 
 
 @given(asked(), st.sampled_from(RELATIONS))
@@ -65,9 +85,11 @@ def test_no_record_moves_a_reply_further_than_charged(case, relation):
         other[0], names[0] = rng.random(), rng.integers(0, classes)
     else:
         other, names = scores[1:], labels[1:]
-    pair = [fc.Site("s", scores, labels, n_classes=classes),
-            fc.Site("s", other, names, n_classes=classes)]  # fmt: skip
-    for distance, charged in moved(pair, query(arrays, **numbers), budget(relation=relation)):
+    pair = [site(scores, labels, classes), site(other, names, classes)]
+    asked_for = query(arrays, **numbers, confusion_sigma=300.0)
+    found = moved(pair, asked_for, budget(relation=relation))
+    assert len(found) == 3
+    for distance, charged in found:
         assert distance <= charged * (1 + 1e-12)
 
 
@@ -76,32 +98,31 @@ def test_no_site_moves_a_reply_further_than_charged(case, other, relation, most)
     """Any two sites of one federation, however large; with add-remove, one against none."""
     _, scores, labels, classes, arrays, numbers = case
     _, other_scores, other_labels, *_ = other
-    pair = [fc.Site("s", scores, labels, n_classes=classes),
-            fc.Site("s", other_scores, other_labels % classes, n_classes=classes)]  # fmt: skip
-    asked_for = query(arrays, **numbers, most=most)
+    pair = [site(scores, labels, classes), site(other_scores, other_labels % classes, classes)]
+    asked_for = query(arrays, **numbers, most=most, confusion_sigma=300.0)
     privacy = budget(unit="site", relation=relation)
     one, two = replies(pair, asked_for)
-    charged = {e.what.split()[-1]: e.sensitivity for e in reply.charges(asked_for, privacy, 1)}
-    for key, word in (("table", "table"), ("labels", "totals")):
-        nothing = relation == "add-remove"
-        distance = np.linalg.norm(one[key] - (0 if nothing else two[key]))
-        assert distance <= charged[word] * (1 + 1e-12)
+    for key, charged in charges_of(asked_for, privacy).items():
+        other = 0 if relation == "add-remove" else two[key]
+        assert norm(one[key].astype(object) - other) <= charged * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("design", DESIGNS)
+@pytest.mark.parametrize("bins", [4, 64, 1840])
+@pytest.mark.parametrize("factored", [0, 1])
 @pytest.mark.parametrize("relation", RELATIONS)
-def test_the_charge_is_no_larger_than_it_must_be(design, relation):
-    """A record in the bin with the longest column, replaced by one in another row, reaches it."""
-    bins = 8
-    longest = int((design_matrix(design, bins).astype(float) ** 2).sum(axis=0).argmax())
-    score = (longest + 0.5) / bins
-    first = fc.Site("s", [score, 0.5], [0, 1], n_classes=2)
+def test_the_charge_is_no_larger_than_it_must_be(bins, factored, relation):
+    """A record in the top bin, replaced by one in another row, reaches it."""
+    first = site([1.0, 0.5], [0, 1], 2)
     labels = [1, 1] if relation == "replace" else [1]
-    second = fc.Site("s", [score, 0.5][-len(labels) :], labels, n_classes=2)
-    arrays = {"cuts": np.arange(1, bins) / bins, "rows": np.arange(2)}
-    asked_for = query(arrays, design=design_number(design))
-    for distance, charged in moved([first, second], asked_for, budget(relation=relation)):
-        assert distance == pytest.approx(charged)
+    second = site([1.0, 0.5][-len(labels) :], labels, 2)
+    cuts = np.array(checked_cuts(even(bins)) if bins < 64 else standard_cuts(bins))
+    asked_for = query({"cuts": cuts, "rows": np.arange(2)}, factored=factored)
+    found = moved([first, second], asked_for, budget(relation=relation))
+    for distance, charged in found:
+        assert distance == pytest.approx(charged, rel=1e-12)
+    cells = math.sqrt(2) if relation == "replace" else 1.0
+    column = factor.reach(bins) if factored else 1.0
+    assert found[0][1] == pytest.approx(64 * cells * column, rel=1e-12)
 
 
 def test_a_limit_on_the_records_of_a_site_is_charged_too():
@@ -111,7 +132,8 @@ def test_a_limit_on_the_records_of_a_site_is_charged_too():
     bound on δ is exact for halfspaces: with probability 100/101 the new record has replaced one.
     """
     privacy, most, delta = budget(relation="add-remove", view="server"), 100, 1e-5
-    (event,) = reply.charges(query(labels=0, most=most), privacy, 1)
+    table, event = reply.charges(query(factored=0, most=most), privacy, 1)
+    assert table.sensitivity == event.sensitivity
     spent = epsilon([event], delta)
     z = 300 / 64 / math.sqrt(2)  # noise in units of the distance between (100, 0) and (99, 1)
     t = np.linspace(-20, 20, 4001)
@@ -130,52 +152,51 @@ def test_events_spend_exactly_the_budget(sites, view, relation, unit):
     for wanted in (0.1, 1.0, 8.0):
         privacy = fc.Privacy(wanted, 1e-6, unit, relation, view)
         for groups in (None, (0, 1, 0, 1)):
-            for design in DESIGNS:
-                layout = Layout(4, (0.0, 0.2, 0.5, 1.0), "even", design, groups)
-                made = plan.noise_for(privacy, layout, sites, most)
+            for bins, confusion in ((4, False), (64, True), (1840, False)):
+                cuts = standard_cuts(bins) if bins > 4 else checked_cuts(FOUR)
+                layout = Layout(4, cuts, True, groups)
+                made = plan.noise_for(privacy, layout, sites, most, confusion)
                 spent = epsilon(made.events, 1e-6)
                 assert wanted * (1 - 1e-6) <= spent <= wanted + 1e-9
+                assert len(made.events) == 2 + confusion
                 assert made.scale == int(made.scale)
                 # From 50 units on, whole-number noise may be accounted as continuous.
-                assert min(made.table_sigma, made.label_sigma) >= 50
+                sigmas = [made.table_sigma, made.label_sigma, made.confusion_sigma]
+                assert min(sigmas[: 2 + confusion]) >= 50
+                assert (made.confusion_sigma > 0) == confusion
 
 
-def queries_of(method, task, sites):
-    """Every query of a run, with the noise in, and the table."""
+def run(method, task, sites):
+    """The table of a run that nobody refuses for its noise."""
     server = method.server(task)
-    heard, got = [], None
-    while True:
-        try:
-            asked_for = server.send(got)
-        except StopIteration as done:
-            return heard, done.value
-        shared = hasattr(asked_for, "queries")
-        queries = asked_for.queries if shared else asked_for
-        heard.append(queries[sites[0].name])
-        got = {s.name: method.answer(queries[s.name], s) for s in sites}
-        if shared:
-            got = {"sum": added_up(asked_for, got, task.sites)}
+    asked_for = next(server)
+    shared = hasattr(asked_for, "queries")
+    queries = asked_for.queries if shared else asked_for
+    got = {s.name: method.answer(queries[s.name], s) for s in sites}
+    with pytest.raises(StopIteration) as done:
+        server.send({"sum": added_up(asked_for, got, task.sites)} if shared else got)
+    return done.value.value
 
 
 @pytest.mark.parametrize("sites", [1, 2, 3, 1000])
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("unit", ["record", "site"])
-@pytest.mark.parametrize("groups", [None, "learned"])
-def test_a_site_is_charged_what_the_statement_says(sites, view, unit, groups):
-    """Worked out by the site from the query alone, over all rounds, with the stated noise."""
-    if sites == 1000 and groups == "learned":
-        sites = 100
-    made = powers(np.random.default_rng(0), [3] * sites, np.ones(25))
+@pytest.mark.parametrize("confusion", [False, True])
+def test_a_site_is_charged_what_the_statement_says(sites, view, unit, confusion):
+    """Worked out by the site from the query alone, with the stated noise."""
+    classes, sizes = 5, (100_000 // sites,) * sites
     privacy = budget(unit=unit, view=view)
     known = unit == "record"
-    names = tuple(s.name for s in made)
-    task = Task(names, 25, privacy=privacy, sizes=(3,) * sites if known else None)
-    method = SKETCH(bins=4, groups=groups, most_per_site=None if known else 2)
-    heard, _ = queries_of(method, task, made)
-    assert len(heard) == (2 if groups else 1)
-    charged = [e for q in heard for e in method.charges(q, privacy, sites)]
+    names = tuple(f"s{k}" for k in range(sites))
+    task = Task(names, classes, privacy=privacy, sizes=sizes if known else None)
+    method = SKETCH(groups=[0, 0, 1, 1, 2], most_per_site=None if known else 2, confusion=confusion)
+    server = method.server(task)
+    first = next(server)
+    asked_for = first.queries if view == "secure-sum" else first
+    assert len({id(q) for q in asked_for.values()}) == 1  # all are asked for the same
+    charged = method.charges(asked_for["s0"], privacy, sites)
     stated = method.statement(task)
-    assert len(charged) == len(stated.events) == 2
+    assert len(charged) == len(stated.events) == 2 + confusion
     for one, two in zip(
         sorted(charged, key=lambda e: e.what),
         sorted(stated.events, key=lambda e: e.what),
@@ -184,7 +205,7 @@ def test_a_site_is_charged_what_the_statement_says(sites, view, unit, groups):
         assert one.what == two.what
         assert one.sensitivity == pytest.approx(two.sensitivity, rel=1e-12)
         assert one.sigma == pytest.approx(two.sigma, rel=1e-12)
-    assert epsilon(charged, 1e-5) <= 2 + 1e-9
+    assert 2 * (1 - 1e-6) <= epsilon(charged, 1e-5) <= 2 + 1e-9
     assert stated.epsilon == epsilon(stated.events, 1e-5)
 
 
@@ -193,7 +214,8 @@ def test_what_has_no_noise_is_charged_as_such():
     assert {type(e) for e in reply.charges(query(**sigmas), budget(), 3)} == {ExactRelease}
     one = reply.charges(query(label_sigma=0.0), budget(), 3)
     assert {type(e) for e in one} == {ExactRelease, GaussianRelease}
-    assert reply.charges(query(table=0, labels=0), budget(), 3) == ()
+    with_pairs = reply.charges(query(confusion=1), budget(), 3)
+    assert [type(e) for e in with_pairs] == [GaussianRelease, GaussianRelease, ExactRelease]
     whole = reply.charges(query(), budget(unit="site"), 3)  # no limit to a site's records
     assert epsilon(whole, 1e-5) == math.inf
 
@@ -201,46 +223,78 @@ def test_what_has_no_noise_is_charged_as_such():
 def test_in_a_sum_one_share_counts_as_known():
     """A site knows its own: of n shares n-1 hide a record, and alone one must do it all."""
     for n, shares in ((1, 1), (2, 1), (3, 2), (1000, 999)):
-        (event,) = reply.charges(query(labels=0), budget(), n)
-        assert event.sigma == pytest.approx(300 * math.sqrt(shares))
-        (event,) = reply.charges(query(labels=0), budget(view="server"), n)
-        assert event.sigma == 300
+        for event in reply.charges(query(), budget(), n):
+            assert event.sigma == pytest.approx(300 * math.sqrt(shares))
+        for event in reply.charges(query(), budget(view="server"), n):
+            assert event.sigma == 300
 
 
 @pytest.mark.parametrize("sites", [2, 3, 20])
 def test_sums_of_whole_number_noise_are_as_private_as_continuous_noise(sites):
-    """ε from the law of the sum itself, of all shares but one."""
-    made = plan.noise_for(budget(), Layout(4, (0.0, 0.5, 1.0)), sites, None)
+    """ε from the law of the sum itself, of all shares but one, for every number that moves."""
+    made = plan.noise_for(budget(), Layout(4, checked_cuts((0, 0.5, 1)), True), sites, None)
+    column = (factor.coefficients(2) * made.scale).tolist()
+    moves = {"label totals": (made.scale,), "label × score table": tuple(column)}
     for event in made.events:
         shares = NoiseShares(event.sigma, sites - 1, scale=1)
-        true = shares.true_epsilon((made.scale, -made.scale), 1e-5)
-        assert true <= epsilon([event], 1e-5) + 2e-3
+        moved = moves[event.what] + tuple(-m for m in moves[event.what])
+        assert math.sqrt(sum(m * m for m in moved)) == pytest.approx(event.sensitivity)
+        assert shares.true_epsilon(moved, 1e-5) <= epsilon([event], 1e-5) + 2e-3
 
 
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("sites", [1, 2, 3, 40])
 def test_the_noise_in_the_sum_is_the_one_stated(sites, view):
     """Sums of squares of independent noise against χ²; 32 comparisons at 3e-8: below 1e-6."""
-    classes = 3000 if sites < 10 else 600
+    classes = 1000 if sites < 10 else 300
     made = powers(np.random.default_rng(0), [5] * sites, np.ones(classes))
-    exact = fc.collect(made, SKETCH(bins=2)).table
-    noisy = fc.collect(made, SKETCH(bins=2, groups=None), budget(view=view)).table
-    assert noisy.layout.design == "flat"
-    for key in ("table", "labels"):
-        off = (getattr(noisy, key) / noisy.scale - getattr(exact, key)).ravel()
-        (variance,) = getattr(noisy, f"{key.removesuffix('s')}_noise")
+    made = [fc.Site(s.name, s.scores, s.labels, n_classes=classes) for s in made]
+    task = Task(tuple(s.name for s in made), classes, privacy=budget(view=view))
+    noisy = run(SKETCH(bins=FOUR), task, made)
+    exact = fc.collect(made, SKETCH(bins=FOUR)).table
+    for key, value, variances in (
+        ("table", factor.measured(exact.table), noisy.table_noise),
+        ("labels", exact.labels, noisy.label_noise),
+    ):
+        off = (getattr(noisy, key) / noisy.scale - value).ravel()
+        (variance,) = variances
         ratio, n = float(off @ off) / variance, len(off)
         low, high = stats.chi2.ppf([1.5e-8, 1 - 1.5e-8], n)
         assert low <= ratio <= high
         assert abs(off.sum()) / math.sqrt(n * variance) < 5.7  # 1e-8
 
 
+@pytest.mark.parametrize("view", VIEWS)
+def test_noise_is_as_large_as_the_budget_says(view):
+    """From ε alone: σ of every number for one replaced record, by an account of its own.
+
+    A site of one or two has all noise of what its fellow sees. χ² of 8000 and 2000 numbers at
+    1e-8: noise of nine tenths of the deviation would be 12 and 6 deviations away.
+    """
+    classes, n_sites = 2000, 1 if view == "server" else 2
+    sites = [fc.Site(f"s{k}", np.ones(3), [0, 1, 2], n_classes=classes) for k in range(n_sites)]
+    privacy = budget(1.0, view=view)
+    query_of = SKETCH(bins=FOUR)
+    asked_for = next(query_of.server(Task(tuple(s.name for s in sites), classes, privacy=privacy)))
+    message = (asked_for.queries if view == "secure-sum" else asked_for)["s0"]
+    scale = message.numbers["scale"]
+    one, other = (query_of.answer(message, sites[0]).arrays for _ in range(2))
+    z = {"table": 0.85, "labels": 0.15}  # shares of 1/z²
+    column = math.sqrt(sum(int(v) ** 2 for v in factor.coefficients(4)))
+    for key, share in z.items():
+        noise = (one[key] - other[key]).ravel() / math.sqrt(2)
+        reach = math.sqrt(2) * scale * (column if key == "table" else 1.0)
+        wanted = noise_multiplier(1.0, 1e-5) / math.sqrt(share) * reach
+        low, high = stats.chi2.ppf([5e-9, 1 - 5e-9], len(noise))
+        assert low <= float(noise @ noise) / wanted**2 <= high
+
+
 def test_noise_is_fresh_in_every_reply_and_follows_no_seed():
-    site = powers(np.random.default_rng(0), [50], np.ones(4))
-    one, two = (fc.collect(site, SKETCH(bins=4), budget(), seed=0).table for _ in range(2))
+    site = powers(np.random.default_rng(0), [900], np.ones(4))
+    one, two = (fc.collect(site, SKETCH(bins=FOUR), budget(), seed=0).table for _ in range(2))
     assert not np.array_equal(one.table, two.table)
     assert not np.array_equal(one.labels, two.labels)
-    assert not np.array_equal(one.table.sum(axis=1), one.labels[:, 0])  # measured separately
+    assert not np.allclose(one.misses[:, -1], one.separate_totals, atol=0.01)  # measured separately
 
 
 def test_site_level_privacy_needs_a_limit_and_keeps_to_it():
@@ -249,7 +303,7 @@ def test_site_level_privacy_needs_a_limit_and_keeps_to_it():
         fc.collect(sites, privacy=budget(unit="site"))
     with pytest.raises(fc.FedcoverError, match="most_per_site"):
         fc.collect(sites, SKETCH(most_per_site=0), budget(unit="site"))
-    asked_for = query({"rows": np.arange(3)}, most=40)
+    asked_for = query({"rows": np.arange(3)}, most=40, factored=0)
     for site, got in zip(sites, replies(sites, asked_for), strict=True):
         put_in = min(40, len(site)) * 64
         assert got["table"].sum() == got["labels"].sum() == put_in
@@ -258,8 +312,8 @@ def test_site_level_privacy_needs_a_limit_and_keeps_to_it():
 def test_the_records_that_go_in_are_a_fresh_random_choice():
     """Over 300 queries each of 60 records is in about a sixth; ±5.5 σ, false alarms below 1e-5."""
     site = fc.Site("s", (np.arange(60) + 0.5) / 60, np.zeros(60, int), n_classes=2)
-    arrays = {"cuts": np.arange(1, 60) / 60, "rows": np.arange(2)}
-    asked_for = query(arrays, most=10, scale=1)
+    arrays = {"cuts": positions(np.arange(1, 60) / 60), "rows": np.arange(2)}
+    asked_for = query(arrays, most=10, scale=1, factored=0)
     times = sum(r["table"][0] for r in (replies([site], asked_for)[0] for _ in range(300)))
     assert times.sum() == 3000
     spread = math.sqrt(300 * (1 / 6) * (5 / 6))
@@ -267,9 +321,9 @@ def test_the_records_that_go_in_are_a_fresh_random_choice():
 
 
 def test_where_a_record_may_be_added_no_number_of_records_is_public():
-    sites = powers(np.random.default_rng(0), [300, 200], np.ones(3))
+    sites = powers(np.random.default_rng(0), [600, 400], np.ones(3))
     open_ = fc.collect(sites, privacy=budget())
-    assert open_.table.records == 500
+    assert open_.table.records == 1000
     assert open_.privacy.public == ("the number of records of each site",)
     for hidden in (
         fc.collect(sites, privacy=budget(relation="add-remove")),

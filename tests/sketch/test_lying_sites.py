@@ -8,7 +8,7 @@ import pytest
 import fedcover as fc
 from fedcover.protocols.message import Message
 
-from .building import SKETCH, budget, powers
+from .building import FOUR, SKETCH, budget, powers
 
 pytestmark = pytest.mark.filterwarnings("ignore::fedcover.FedcoverWarning")
 
@@ -34,7 +34,7 @@ class Liar(SKETCH):
 
 @pytest.fixture(scope="module")
 def sites():
-    return powers(np.random.default_rng(0), [60, 60, 60], np.ones(3))
+    return powers(np.random.default_rng(0), [600, 600, 600], np.ones(3))
 
 
 LIES = {
@@ -62,7 +62,7 @@ COUNTS = {
 }
 CELLS = {
     "out of range": lambda a: np.append(a[:-1], np.uint32(2**31)),
-    "just out of range": lambda a: np.append(a[:-1], np.uint32(3 * 64)),
+    "just out of range": lambda a: np.append(a[:-1], np.uint32(3 * 4096)),
     "signed": lambda a: a.astype(np.int64),
     "more records": lambda a: np.append(a, a),
 }
@@ -73,14 +73,14 @@ CELLS = {
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES.keys())
 def test_impossible_noisy_arrays_are_refused_by_name(sites, view, key, lie):
     with pytest.raises(fc.FedcoverError, match="'s1'"):
-        fc.collect(sites, Liar(key, lie, bins=8), budget(view=view))
+        fc.collect(sites, Liar(key, lie, bins=FOUR), budget(8.0, view=view))
 
 
 @pytest.mark.parametrize("key", ["table", "labels"])
 @pytest.mark.parametrize("lie", TOO_LARGE.values(), ids=TOO_LARGE.keys())
 def test_numbers_that_overflow_the_sum_are_refused_by_name(sites, key, lie):
     with pytest.raises(fc.FedcoverError, match="'s1'"):
-        fc.collect(sites, Liar(key, lie, bins=8), budget(view="server"))
+        fc.collect(sites, Liar(key, lie, bins=FOUR), budget(8.0, view="server"))
 
 
 @pytest.mark.parametrize("lie", (LIES | TOO_LARGE | COUNTS).values(),
@@ -88,20 +88,20 @@ def test_numbers_that_overflow_the_sum_are_refused_by_name(sites, key, lie):
 @pytest.mark.parametrize("key", ["table", "labels"])
 def test_impossible_counts_are_refused_by_name(sites, key, lie):
     with pytest.raises(fc.FedcoverError, match="'s1'"):
-        fc.collect(sites, Liar(key, lie, bins=4))
+        fc.collect(sites, Liar(key, lie, bins=FOUR))
 
 
 @pytest.mark.parametrize("lie", (LIES | CELLS).values(), ids=(LIES | CELLS).keys())
 def test_impossible_cells_are_refused_by_name(sites, lie):
     with pytest.raises(fc.FedcoverError, match="'s1'"):
-        fc.collect(sites, Liar("cells", lie, bins=64))
+        fc.collect(sites, Liar("cells", lie))
 
 
 def test_cells_of_any_unsigned_type_are_read(sites):
     """What a site of another version may send; numpy does not count 64-bit unsigned numbers."""
-    exact = fc.collect(sites, SKETCH(bins=64)).table
-    for kind in (np.uint8, np.uint16, np.uint64):
-        other = fc.collect(sites, Liar("cells", lambda a, k=kind: a.astype(k), bins=64)).table
+    exact = fc.collect(sites, SKETCH()).table
+    for kind in (np.uint16, np.uint32, np.uint64):
+        other = fc.collect(sites, Liar("cells", lambda a, k=kind: a.astype(k))).table
         assert np.array_equal(other.table, exact.table)
 
 
@@ -113,20 +113,20 @@ def test_a_list_of_cells_is_no_noisy_table(sites):
             reply = super().answer(query, site)
             if site.name != "s1":
                 return reply
-            cells = {"cells": np.zeros(60, dtype=np.uint32), "labels": reply.arrays["labels"]}
+            cells = {"cells": np.zeros(600, dtype=np.uint32), "labels": reply.arrays["labels"]}
             return Message("sketch", cells)
 
     with pytest.raises(fc.FedcoverError, match="'s1'"):
-        fc.collect(sites, Lists(bins=8), budget(view="server"))
+        fc.collect(sites, Lists(bins=FOUR), budget(8.0, view="server"))
 
 
 def test_a_table_that_contradicts_its_labels_is_refused(sites):
     """Without noise the two arrays count the same records."""
     swap = lambda a: a[::-1].copy()  # noqa: E731
     with pytest.raises(fc.FedcoverError, match="'s1'"):
-        fc.collect(sites, Liar("labels", lambda a: np.array([[60], [0], [0]]), bins=4))
+        fc.collect(sites, Liar("labels", lambda a: np.array([600, 0, 0]), bins=FOUR))
     with pytest.raises(fc.FedcoverError, match="'s1'"):
-        fc.collect(sites, Liar("table", swap, bins=4))
+        fc.collect(sites, Liar("table", swap, bins=FOUR))
 
 
 def test_a_site_that_does_not_answer_is_named(sites):

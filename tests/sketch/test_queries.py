@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 import fedcover as fc
+from fedcover.position import TOP, positions
 from fedcover.protocols.base import ask_all
 from fedcover.protocols.message import Message
 from fedcover.sketch import reply
-from fedcover.sketch.bins import MOST_BINS
+from fedcover.sketch.grid import MOST_BINS, MOST_CELLS
+from fedcover.sketch.query import MOST_CONFUSED
 
-from .building import ARRAYS, QUERY, SKETCH, budget, design_number, powers, query
+from .building import ARRAYS, QUERY, SKETCH, budget, powers, query
 
 
 class Untouchable:
@@ -25,7 +27,7 @@ class Untouchable:
     def scores(self):
         raise AssertionError("a query that should be refused has reached the data")
 
-    labels = label_counts = calibration_counts = scores
+    labels = label_counts = calibration_counts = positions = distances = predictions = scores
 
     def __len__(self):
         raise AssertionError("a query that should be refused has counted the records")
@@ -34,35 +36,37 @@ class Untouchable:
 NAN, INF = math.nan, math.inf
 NUMBERS = [
     *[(key, NAN) for key in QUERY],
-    *[(key, INF) for key in QUERY if key not in ("cut", "table")],
-    ("table_sigma", -1.0),
-    ("label_sigma", -1e-9),
+    *[(key, INF) for key in QUERY],
+    *[(key, -1) for key in QUERY],
     ("table_sigma", 1e300),
     ("label_sigma", 2.0**51),
+    ("confusion_sigma", 2.0**51),
+    ("label_sigma", -1e-9),
     ("scale", 0),
-    ("scale", -64),
     ("scale", 2**41),
     ("scale", 1.5),
-    ("design", 3),
-    ("design", -1),
-    ("design", 0.5),
-    ("labels", 3),
-    ("labels", -1),
-    ("most", -1),
+    ("factored", 2),
+    ("factored", 0.5),
+    ("confusion", 2),
+    ("confusion", 0.5),
     ("most", 0.5),
+    ("most", 2**41),
 ]
+WIDE = np.linspace(0, TOP - 1024, MOST_BINS + 1).astype(np.int64)
 BAD_ARRAYS = {
     "falling cuts": {"cuts": ARRAYS["cuts"][::-1]},
-    "repeated cuts": {"cuts": np.array([0.5, 0.5])},
-    "cuts with NaN": {"cuts": np.array([0.1, NAN])},
-    "infinite cuts": {"cuts": np.array([0.1, INF])},
+    "repeated cuts": {"cuts": positions([0.5, 0.5])},
+    "cuts of scores": {"cuts": np.array([0.1, 0.5])},
+    "negative cuts": {"cuts": np.array([-1, 5])},
+    "a cut at the top": {"cuts": np.array([5, TOP])},
+    "cuts beyond the top": {"cuts": np.array([5, 2**63 - 1])},
+    "cuts of other whole numbers": {"cuts": ARRAYS["cuts"].astype(np.uint64)},
     "a table of cuts": {"cuts": ARRAYS["cuts"][None]},
-    "one number for cuts": {"cuts": np.array(0.5)},
-    "no cuts": {"cuts": np.empty(0)},
-    "too many cuts": {"cuts": np.linspace(0, 1, MOST_BINS + 2)[1:-1]},
-    "whole cuts": {"cuts": np.array([0, 1])},
+    "one number for cuts": {"cuts": np.array(5)},
+    "no cuts": {"cuts": np.empty(0, dtype=np.int64)},
+    "too many cuts": {"cuts": WIDE[:MOST_BINS]},
     "cuts of text": {"cuts": np.array(["a", "b"])},
-    "cuts of objects": {"cuts": np.array([0.1, 0.2], dtype=object)},
+    "cuts of objects": {"cuts": np.array([1, 2], dtype=object)},
     "a row too high": {"rows": np.array([0, 1, 2, 4])},
     "a negative row": {"rows": np.array([0, 1, 2, -1])},
     "rows of floats": {"rows": np.arange(4.0)},
@@ -82,7 +86,6 @@ def without(values, key):
 HOSTILE |= {f"without {k}": Message("sketch", ARRAYS, without(QUERY, k)) for k in QUERY}
 HOSTILE |= {f"without {k}": Message("sketch", without(ARRAYS, k), QUERY) for k in ARRAYS}
 HOSTILE["nothing"] = Message("sketch")
-HOSTILE["two columns, no cut"] = Message("sketch", ARRAYS, without(QUERY, "cut") | {"labels": 2})
 
 
 @pytest.mark.parametrize("asked", HOSTILE.values(), ids=HOSTILE.keys())
@@ -102,12 +105,32 @@ def test_hostile_queries_cost_nothing_or_something_but_never_a_stray_error(asked
     assert fc.privacy.epsilon(events, 1e-5) >= 0
 
 
-def test_a_query_cannot_make_a_site_build_huge_matrices():
-    """The charge needs the design's longest column; it must not be built for any size."""
-    cuts = np.linspace(0, 1, MOST_BINS + 2)[1:-1]
-    for design in ("tree", "root"):
-        with pytest.raises(fc.FedcoverError):
-            reply.charges(query({"cuts": cuts}, design=design_number(design)), budget(), 3)
+def test_the_largest_query_that_is_good_is_one_cut_less():
+    """Or too many cuts would be refused for something else."""
+    assert reply.charges(query({"cuts": WIDE[: MOST_BINS - 1]}), budget(), 3)
+
+
+def test_a_query_cannot_make_a_site_build_a_huge_table():
+    """Refused from the shapes, by a site of very many labels."""
+
+    class Many(Untouchable):
+        n_classes = MOST_CELLS // 1000
+
+    cuts, rows = WIDE[: MOST_BINS - 1], np.arange(Many.n_classes)
+    with pytest.raises(fc.FedcoverError, match="what was agreed"):
+        SKETCH().answer(query({"cuts": cuts, "rows": rows}), Many())
+    with pytest.raises(fc.FedcoverError, match="what was agreed"):
+        reply.charges(query({"cuts": cuts, "rows": rows}), budget(), 3)
+
+
+def test_a_confusion_matrix_of_many_labels_is_refused():
+    class Many(Untouchable):
+        n_classes = MOST_CONFUSED + 1
+
+    asked = query({"rows": np.arange(MOST_CONFUSED + 1)}, confusion=1, confusion_sigma=300.0)
+    with pytest.raises(fc.FedcoverError, match="what was agreed"):
+        SKETCH().answer(asked, Many())
+    assert SKETCH().charges(query({"rows": np.arange(MOST_CONFUSED)}, confusion=1), budget(), 3)
 
 
 class Asks(SKETCH):
@@ -122,11 +145,11 @@ class Asks(SKETCH):
 
 
 @pytest.mark.parametrize(
-    "name", ["design=3", "most=nan", "most=inf", "scale=0", "table_sigma=-1.0", "falling cuts",
-             "without rows", "without scale", "nothing", "too few rows"],
+    "name", ["factored=2", "most=nan", "most=inf", "scale=0", "table_sigma=-1", "falling cuts",
+             "without rows", "without scale", "nothing", "too few rows", "cuts of scores"],
 )  # fmt: skip
 def test_a_refused_query_is_not_charged(tmp_path, name):
-    site = powers(np.random.default_rng(0), [50], np.ones(4))[0]
+    site = powers(np.random.default_rng(0), [5000], np.ones(4))[0]
     ledger = fc.privacy.Ledger(tmp_path / "a.db", create=fc.privacy.Budget(9.0, 1e-5))
     engine = fc.engines.InProcess(ledgers={site.name: ledger}, run_name="x")
     with pytest.raises(fc.FedcoverError):
@@ -139,5 +162,5 @@ def test_the_query_of_the_tests_is_a_good_one():
     """Or all of the above would prove nothing."""
     site = powers(np.random.default_rng(0), [50], np.ones(4))[0]
     got = SKETCH().answer(query(), site).arrays
-    assert {k: v.shape for k, v in got.items()} == {"table": (4, 4), "labels": (4, 1)}
+    assert {k: v.shape for k, v in got.items()} == {"table": (4, 4), "labels": (4,)}
     assert all(v.dtype == np.int64 for v in got.values())

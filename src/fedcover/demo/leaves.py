@@ -29,7 +29,7 @@ RECEIVES = {
 }
 
 IN_THE_FILE = {
-    "one threshold per label": ("thresholds", "distances"),
+    "one threshold per label, and its distance to 1": ("thresholds", "distances"),
     "one weight per label": ("ratios",),
     "how many records and hospitals took part": ("n_records", "n_sites", "effective_size"),
     "the hospital's name and the names of the labels": ("target", "label_names"),

@@ -160,6 +160,9 @@ def on_ray(study: Study, seed: int, chunks: Sequence[range]) -> Computed:
             fix="pip install 'fedcover[flower]'",
         ) from None
     ray.init(ignore_reinit_error=True, logging_level=40, include_dashboard=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()  # Ray leaves two files open, in a cycle that the collector ends
     task = ray.remote(_rows)
     jobs = {task.remote(study, seed, chunk): chunk for chunk in chunks}
     waiting = list(jobs)

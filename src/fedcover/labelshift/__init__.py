@@ -3,12 +3,15 @@
 ratios.py     likelihood ratios ŵ_y from counts (eq. 7 and 10), mixtures, effective size
 exact.py      the exact weights of Theorem 2.1 in closed form
 estimate.py   a target's label distribution from unlabelled predictions
+mix.py        the better founded of its two ways, with the error of the estimate
+simplex.py    least squares over label distributions
 groups.py     sites with similar label mixes, to be calibrated as one target
 """
 
 from fedcover.labelshift.estimate import confusion, from_unlabelled
 from fedcover.labelshift.exact import exact_weights
 from fedcover.labelshift.groups import group_sites
+from fedcover.labelshift.mix import MixEstimate, guess_mix
 from fedcover.labelshift.ratios import (
     calibration_mixture,
     effective_size,
@@ -18,12 +21,14 @@ from fedcover.labelshift.ratios import (
 )
 
 __all__ = [
+    "MixEstimate",
     "calibration_mixture",
     "confusion",
     "effective_size",
     "exact_weights",
     "from_unlabelled",
     "group_sites",
+    "guess_mix",
     "likelihood_ratio",
     "oracle_ratio",
     "subsample_sizes",

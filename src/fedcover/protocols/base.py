@@ -56,11 +56,13 @@ class Target:
 
     members : sites whose label counts add up to the target's (one site, or a group).
     distribution : (C,) label distribution, where it was given instead.
+    counts : (C,) whole numbers that the distribution was given as, if it was.
     """
 
     name: str
     members: tuple[str, ...] = ()
     distribution: Float64 | None = None
+    counts: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,6 @@ from fedcover.privacy.statement import PrivacyStatement
 from fedcover.protocols.base import Float64, Published, ServerHalf, Task
 from fedcover.protocols.pooled import _ByPooling, _Pool
 from fedcover.protocols.quantile_average import common_fit, refuse_distributions
-from fedcover.position import scores_at
 from fedcover.sketch.grid import FEWEST_BINS, MOST_BINS, standard_cuts
 
 BITS = 20

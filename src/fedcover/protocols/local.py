@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
+from fedcover.certificate import certified_alone
 from fedcover.errors import FedcoverError
 from fedcover.privacy.events import Event
 from fedcover.privacy.statement import Privacy, PrivacyStatement
@@ -21,6 +22,7 @@ class Local:
 
     label: ClassVar[str] = "Local"
     shares_scores: ClassVar[bool] = False
+    certifies: ClassVar[bool] = True
     guarantee: ClassVar[str] = (
         "at least 1-α on average over calibration sets and test records, if the site's own "
         "calibration and test records are exchangeable"
@@ -54,6 +56,17 @@ class Local:
         assert site is not None, "server() has refused targets that are not one site"
         ones = np.ones(task.n_classes)
         sample = WeightedSample(site.positions, np.ones(len(site)))
-        found = conformal_positions(sample, task.alphas, ones)
-        records = site.calibration_counts
-        return Fit(found, ones, records, sample.total, len(site), np.zeros(task.n_classes))
+        fit = Fit(
+            conformal_positions(sample, task.alphas, ones),
+            ones,
+            site.calibration_counts,
+            sample.total,
+            len(site),
+            np.zeros(task.n_classes),
+            coverage_error=np.sqrt([a * (1 - a) / (len(site) + 2) for a in task.alphas]),
+        )
+        if task.certify is None:
+            return fit
+        found, certificate = certified_alone(np.sort(site.positions), task.alphas, task.certify)
+        limits = np.repeat(found[:, None], task.n_classes, axis=1)
+        return replace(fit, positions=limits, certificate=certificate)

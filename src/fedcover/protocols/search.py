@@ -35,7 +35,8 @@ CROWD_BITS = 8
 """256 parts where scores crowd: four more rounds end at a single position."""
 
 CROWD = 1e-3
-"""A bracket with more than this share of all weight, and more than one record, is narrowed on."""
+"""A bracket with more than this share of all weight, and more than one record, is narrowed on; one
+of a score with steps always, because there labels crowd that are no record's own."""
 
 
 def _first() -> Positions:
@@ -86,6 +87,7 @@ def quantiles(
     below, upto = np.empty((2, *shape))
     bits = bits_per_round(gamma, rounds)
     narrow = 1 << (MOST_BITS - _bits(gamma))
+    crowd = -1.0 if task.score is not None and task.score.steps else CROWD
     points = [FIRST] * len(task.targets)
     for asked in range(rounds):
         mass = yield from _ask(task, ratios, used, seed, points)
@@ -103,42 +105,38 @@ def quantiles(
             better = at[k + 1] < high[t]
             high[t] = np.where(better, at[k + 1], high[t])
             upto[t] = np.where(better, g[k + 1], upto[t])
-        points = [
-            _next(low[t], high[t], upto[t] - below[t], ratios[t], total[t], slack[t], bits, narrow)
-            for t in range(len(task.targets))
-        ]
+        points = []
+        for t, w in enumerate(ratios):
+            many = _many(upto[t] - below[t], w, crowd * total[t], slack[t])
+            go_on = (high[t] - low[t] > 1) & (high[t] <= TOP) & (total[t] > 0)
+            go_on &= (high[t] - low[t] > narrow) | many
+            points.append(_inside(low[t][go_on], high[t][go_on], bits, narrow))
         if not any(len(p) for p in points):
             break
     empty = (total <= 0)[:, None, None]
     return np.where(empty, TOP, np.minimum(high, TOP)), total
 
 
-def _next(
-    low: Positions,
-    high: Positions,
-    inside: Float64,
-    ratios: Float64,
-    total: float,
-    slack: float,
-    bits: int,
-    narrow: int,
-) -> Positions:
-    """Where to ask next for one target; nowhere if all its brackets are done."""
-    _, first = np.unique(low, return_index=True)  # brackets are the same, or apart
-    low, high, inside = low.ravel()[first], high.ravel()[first], inside.ravel()[first]
-    width, weights = high - low, np.unique(ratios)
-    near = np.clip(np.searchsorted(weights, inside), 1, max(1, len(weights) - 1))
-    one = np.abs(inside - weights[np.minimum(near, len(weights) - 1)]) <= slack
-    one |= np.abs(inside - weights[near - 1]) <= slack
-    wanted = (width > narrow) | ((inside > CROWD * total) & ~one)
-    go_on = (high <= TOP) & (width > 1) & wanted & (total > 0)
-    asked = []
-    for start, stop in zip(low[go_on], high[go_on], strict=True):
+def _many(inside: Float64, ratios: Float64, most: float, slack: float) -> NDArray[np.bool_]:
+    """Whether brackets with these weights inside hold too much, and more than one record."""
+    if most < 0:
+        return np.ones(inside.shape, dtype=bool)
+    weights = np.unique(np.append(0.0, ratios))  # what one record may weigh
+    near = np.clip(np.searchsorted(weights, inside), 1, len(weights) - 1)
+    one = np.minimum(abs(inside - weights[near - 1]), abs(inside - weights[near])) <= slack
+    return (inside > most) & ~one
+
+
+def _inside(low: Positions, high: Positions, bits: int, narrow: int) -> Positions:
+    """Where to ask inside brackets that are too wide, or hold too much."""
+    low, first = np.unique(low, return_index=True)  # brackets are the same, or apart
+    asked = [np.empty(0, dtype=np.int64)]
+    for start, stop in zip(low.tolist(), high[first].tolist(), strict=True):
         wide = stop - start > narrow
         parts = min(1 << bits, -(-(stop - start) // narrow)) if wide else 1 << CROWD_BITS
         step = -(-(stop - start) // parts)
         asked.append(np.arange(start + step, stop, step))
-    return np.unique(np.concatenate(asked)) if asked else np.empty(0, dtype=np.int64)
+    return np.concatenate(asked)
 
 
 def _ask(

@@ -35,6 +35,7 @@ from fedcover.protocols.base import (
 )
 from fedcover.site import Site
 from fedcover.sketch import plan, reply
+from fedcover.sketch.certify import shared_rows, with_certificate
 from fedcover.sketch.gone import refuse_gone
 from fedcover.sketch.grid import (
     EXACT_BINS,
@@ -59,7 +60,7 @@ class Sketch:
     Parameters
     ----------
     bins
-        Number of score bins, or their edges from 0 to 1. None: 1520 with privacy, 4096 without,
+        Number of score bins, or their edges from 0 to 1. None: 1840 with privacy, 4096 without,
         which resolve both ends and the middle of every score.
     groups
         Rows that labels share: a list with the group of every label (a superclass name or number);
@@ -98,7 +99,8 @@ class Sketch:
             object.__setattr__(self, "bins", bins)
         elif self.bins is not None:
             checked_cuts(self.bins)
-            object.__setattr__(self, "bins", tuple(float(b) for b in self.bins))
+            edges = tuple(float(b) for b in self.bins)  # type: ignore[union-attr]
+            object.__setattr__(self, "bins", edges)
         if self.groups is not None:
             object.__setattr__(self, "groups", numbered(self.groups))
         if self.most_per_site is not None:
@@ -201,6 +203,8 @@ class Sketch:
                 allowed=f"a confusion matrix of at most {MOST_CONFUSED} labels",
                 fix="Leave confusion out: the label mix is then estimated from the probabilities",
             )
+        if task.certify is not None and self.groups is not None:
+            raise shared_rows()
         for target in task.targets:
             if target.distribution is None and len(target.members) != 1:
                 raise FedcoverError(
@@ -233,12 +237,16 @@ class Sketch:
 
     def conclude(self, task: Task, published: Any, target: Target, site: Site | None) -> Fit:
         if target.distribution is not None:
-            mix = LabelMix(target.distribution)
+            mix = LabelMix(target.distribution, target.counts)
         else:
             assert site is not None, "statement() has refused targets that are not one site"
             counts = site.label_counts
             mix = LabelMix(counts / counts.sum(), counts)
-        return Personal(published, mix, task.alphas).fit()
+        personal = Personal(published, mix, task.alphas)
+        if task.certify is None:
+            return personal.fit()
+        own = site.positions if site else None
+        return with_certificate(personal.fit(), personal, task.certify, own)
 
 
 def _part(

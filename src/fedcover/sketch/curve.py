@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from fedcover.quantile import rounding_slack
 from fedcover.sketch.grid import middles, upper_edges
+from fedcover.sketch.plan import WIDEST
 from fedcover.sketch.table import SketchTable
 from fedcover.sketch.totals import label_totals, row_totals
 
@@ -30,7 +31,7 @@ WHOLE_BIN = 0.01
 """Share of the target's scores in one bin from which its upper edge is taken: it may be one value
 with that mass, and then its middle would miss all of it."""
 
-WINDOWS = (64, 32, 16, 8, 4, 2, 1, 0)
+WINDOWS = (WIDEST, 32, 16, 8, 4, 2, 1, 0)
 """Bins on either side over which sums are averaged; the widest that blurs less than the noise."""
 
 
@@ -206,28 +207,27 @@ def _smoothed(
 def _steadied(mixed: Mixture, alpha: float) -> tuple[Float64, float, float]:
     """Weights of rows that noise does not drown, what is kept, and the deviation it brings.
 
-    Two steps, both without effect where records are many. A row of few records says less about its
-    misses than those of all records do: it counts κ = α(1-α)/(α(1-α) + noise²), the rest goes to
-    all records, because α(1-α) is the largest variance that a share of mean α can have. Then the
-    target's distance D to all records is drawn towards 0 as far as its noise explains it, with a
-    prior that expects distances of the size of α and believes large ones (Student's t, 3 degrees).
+    Two steps, both without effect where records are many. A row whose miss rate has noise of more
+    than 1 says nothing: all records stand for it. Then the target's distance D to all records is
+    drawn towards 0 as far as its noise explains it, with a prior that expects distances of the size
+    of α and believes large ones (Student's t, 3 degrees of freedom).
     """
     table, n = mixed.table, mixed.totals
     all_records = np.full(len(n), 1 / n.sum())
     pooled = _monotone(all_records @ table.misses)
     i = min(int(np.searchsorted(pooled, alpha, side="right")), len(pooled) - 1)
     sd = float(table.miss_deviation()[i])
-    spread = alpha * (1 - alpha)
-    kappa = spread / (spread + (sd / n) ** 2)
-    lost = mixed.weights * (1 - kappa)
-    c = kappa * mixed.shares + lost.sum() * all_records
+    heard = sd <= n
+    lost = np.where(heard, 0.0, mixed.weights)
+    c = np.where(heard, mixed.shares, 0.0) + lost.sum() * all_records
     apart = c - all_records
     noise = sd * float(np.linalg.norm(apart))
     kept, square = 1.0, 0.0
     if noise > 0:
         kept, square = _believed(float(apart @ table.misses[:, i]), noise, alpha)
-    bias = kept**2 * spread * float(lost @ lost) + (1 - kept) ** 2 * square
-    return kept * c + (1 - kept) * all_records, kept * float(mixed.weights @ kappa), bias**0.5
+    # A share of mean α has at most the variance α(1-α).
+    bias = kept**2 * alpha * (1 - alpha) * float(lost @ lost) + (1 - kept) ** 2 * square
+    return kept * c + (1 - kept) * all_records, kept * (1 - float(lost.sum())), bias**0.5
 
 
 def _believed(seen: float, noise: float, scale: float) -> tuple[float, float]:

@@ -2,9 +2,9 @@
 
 A threshold rests on how many records score above it, a sum over all bins from the top. Noise on
 single bins would add up along the way. So a site does not send the counts h of a row but D·h, with
-D a square root of the sums: D² = L, where L adds up from the top. L·h is then found as (L·D⁻¹)·(D·h)
-and both factors have short rows and columns. With r_0 = 1, r_k = r_{k-1}(2k-1)/(2k) on the
-diagonals, a sum has noise σ·‖D's column‖·√Σ r_k² ≈ σ·(1.07 + ln(B)/π): 3.4 σ for 1520 bins
+D a square root of the sums: D² = L, where L adds up from the top. L·h is then (L·D⁻¹)·(D·h), and
+both factors have short rows and columns. With r_0 = 1, r_k = r_{k-1}(2k-1)/(2k) on the
+diagonals, a sum has noise σ·‖D's column‖·√Σ r_k² ≈ σ·(1.07 + ln(B)/π): 3.5 σ for 1840 bins
 (Fichtenberger, Henzinger and Upadhyay 2023; Henzinger, Upadhyay and Upadhyay 2023).
 
 What is sent are whole numbers: D is rounded to 1/4096, and everything below is computed from the

@@ -1,9 +1,9 @@
 """The score bins: many, fixed, public, and the same for every score.
 
 Nobody knows before the data where scores crowd: near 1 for a model that is too sure of itself,
-near 0 for LAC of a good one, in the middle for another. So the bins resolve all of it: half of them
-are even in the raw score, the others ever finer towards both ends, down to the smallest number a
-float can hold. With factorised noise (`fedcover.sketch.factor`) many bins cost little.
+near 0 for LAC of a good one, in the middle for another. So the bins resolve all of it: 700 are even
+in the raw score, the others ever finer towards both ends, down to the smallest number a float can
+hold. With factorised noise (`fedcover.sketch.factor`) many bins cost little.
 
 Cuts are positions (`fedcover.position`), which near 1 say the distance to 1. Bin 0 is at the top.
 """
@@ -21,8 +21,8 @@ from fedcover.position import TOP, positions
 
 Positions = NDArray[np.int64]
 
-NOISY_BINS = 1520
-"""Bins with noise: in the middle 1/800 of the range each."""
+NOISY_BINS = 1840
+"""Bins with noise."""
 
 EXACT_BINS = 4096
 """Bins without noise, where more of them cost bytes only."""
@@ -32,33 +32,28 @@ FEWEST_BINS, MOST_BINS = 64, 4096
 MOST_CELLS = 1 << 26
 """Largest table, rows × bins: half a gigabyte."""
 
-NEAR = 0.0025
-"""Distance to an end from which bins get finer towards it: logit 6."""
+PARTS = (
+    (64, 745.0, 110.0),  # e^-745 is about the smallest float
+    (74, 110.0, 36.0),  # at 36 the double precision of 1 - V ends
+    (220, 36.0, 6.0),
+    (200, 6.0, 2.95),  # distances from .0025 to .05, where models of many labels have their scores
+)
+"""Bins at either end, of 1840 in all: how many are even in the logit between which ends."""
 
 
 @lru_cache(maxsize=16)
 def standard_cuts(bins: int) -> tuple[int, ...]:
     """Inner cuts of so many bins, from low to high.
 
-    Of 1520 bins 802 are even in the score between .0025 and .9975. Towards each end 220 are even in
-    its logit up to 36, where double precision of 1 - V ends, 74 up to 110 and 64 up to 745, the
-    smallest float: distances known better than by subtraction reach so far.
+    Even in the score between .05 and .95, every 1/800 of 1840 bins; towards both ends finer.
     """
-    part = bins / NOISY_BINS
-    far, farther = round(74 * part), round(64 * part)
-    near = round(220 * part)
-    middle = bins - 2 * (far + farther + near) - 2
-    logit = np.concatenate(
-        [
-            np.linspace(745, 110, farther, endpoint=False),
-            np.linspace(110, 36, far, endpoint=False),
-            np.linspace(36, -np.log(NEAR / (1 - NEAR)), near, endpoint=False),
-        ]
-    )
+    parts = [(round(n * bins / NOISY_BINS), high, low) for n, high, low in PARTS]
+    logit = np.concatenate([np.linspace(h, low, n, endpoint=False) for n, h, low in parts])
     end = np.exp(-logit) / (1 + np.exp(-logit))
-    lower, upper = positions(end), positions(1 - end, end)
-    raw = positions(np.linspace(NEAR, 1 - NEAR, middle + 1))
-    return tuple(np.unique(np.concatenate([lower, raw, upper])).tolist())
+    near = 1 / (1 + np.exp(parts[-1][2]))
+    raw = np.linspace(near, 1 - near, bins - 2 * len(end) - 1)
+    cuts = np.concatenate([positions(end), positions(raw), positions(1 - end, end)])
+    return tuple(np.unique(cuts).tolist())
 
 
 def checked_cuts(given: ArrayLike) -> tuple[int, ...]:

@@ -9,19 +9,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedcover import checks
 from fedcover.errors import FedcoverError
-from fedcover.labelshift.estimate import from_unlabelled
+from fedcover.labelshift.mix import guess_mix
 from fedcover.sketch.table import SketchTable
 from fedcover.sketch.totals import label_totals
 
 Float64 = NDArray[np.float64]
-
-GUESSED = (
-    "; the label mix was guessed from predictions, and is right only as far as the model's "
-    "probabilities are for the source's label mix"
-)
-
-RESAMPLES = 50
-"""Bootstrap samples from which the error of a label mix guessed from predictions is found."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +50,12 @@ def mix_of(
     labels: ArrayLike | None,
     probabilities: ArrayLike | None,
     source: ArrayLike | None,
+    known: bool = False,
 ) -> LabelMix:
-    """The label distribution from exactly one of counts, labels and predictions."""
+    """The label distribution from exactly one of counts, labels and predictions.
+
+    With `known`, counts must be whole numbers, or shares that sum to 1.
+    """
     given = [v is not None for v in (label_counts, labels, probabilities)]
     if sum(given) != 1:
         raise FedcoverError(
@@ -84,10 +80,8 @@ def mix_of(
             )
         counts = np.bincount(y, minlength=n_classes)
         return LabelMix(checks.distribution(counts, n_classes, "labels"), counts)
-    shares = checks.distribution(label_counts, n_classes, "label_counts")  # type: ignore[arg-type]
-    raw = checks.as_float(checks.array(label_counts, "label_counts"), "label_counts")
-    whole = bool((raw == np.round(raw)).all() and (raw <= checks.MOST_RECORDS).all())
-    return LabelMix(shares, raw.astype(np.int64) if whole else None)
+    assert label_counts is not None, "one of the three is given"
+    return LabelMix(*checks.label_mix(label_counts, n_classes, "label_counts", known=known))
 
 
 def guessed(
@@ -96,10 +90,7 @@ def guessed(
     probabilities: ArrayLike,
     source: ArrayLike | None,
 ) -> LabelMix:
-    """The label mix of unlabelled records by EM, with a bootstrap of its error.
-
-    It is right as far as the model's probabilities are, for records of the `source` label mix.
-    """
+    """The label mix of unlabelled records, by EM or through the sketch's confusion matrix."""
     n_classes = table.layout.n_classes
     columns = checks.column_names(probabilities)
     if columns and label_names and columns != label_names:
@@ -116,10 +107,7 @@ def guessed(
             fix="Use outputs of the model whose scores were collected",
         )
     base = label_totals(table) if source is None else source
-    wanted = from_unlabelled(p, source=base)
-    rng = np.random.default_rng(0)
-    again = [
-        from_unlabelled(p[rng.integers(len(p), size=len(p))], source=base, tolerance=1e-5)
-        for _ in range(RESAMPLES)
-    ]
-    return LabelMix(wanted, draws=np.array(again), said=GUESSED)
+    pairs = None if table.confusion is None else table.confusion / table.scale
+    guess = guess_mix(p, source=base, confusion=pairs, confusion_sd=table.confusion_sd)
+    said = f"; label mix guessed from {len(p)} unlabelled records ({guess.method}): {guess.why}"
+    return LabelMix(guess.shares, draws=guess.draws, said=said)

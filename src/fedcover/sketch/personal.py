@@ -124,7 +124,8 @@ class Personal:
         """√(Var_{P̂} g_y / m) for m counted labels; the spread of the guesses for guessed ones."""
         row = self.table.layout.row_of
         if self.mix.draws is not None:
-            return float(np.std(self.mix.draws @ q.row_misses[row]))
+            off = (self.mix.draws - self.mix.shares) @ q.row_misses[row]
+            return math.sqrt(float(np.mean(off**2)))
         if self.mix.counted is None:
             return 0.0
         seen = self.mixed.totals > 0

@@ -21,6 +21,9 @@ CONFUSION_SHARE = 0.2
 LEAST_SHARE_SIGMA = 50.0
 """Scaled deviation of one site's noise from which discrete noise is accounted as continuous."""
 
+WIDEST = 64
+"""Most bins on either side over which sums are averaged."""
+
 USUAL_ALPHA = 0.1
 """The level for which a collection is judged that names none."""
 
@@ -108,7 +111,7 @@ def noise_for(
     column = factor.reach(layout.bins)
     others = math.sqrt(unknown_shares(privacy, n_sites))
     scale = 64
-    while scale * label_z * moved < LEAST_SHARE_SIGMA * others:
+    while scale * min(label_z, *rest, math.inf) * moved < LEAST_SHARE_SIGMA * others:
         scale *= 2
     # Sensitivities in scaled units; the noise that a viewer cannot take off is z times as much.
     one = scale * moved
@@ -125,10 +128,14 @@ def noise_for(
 def predicted_deviation(
     privacy: Privacy, layout: Layout, n_sites: int, records: int, most_per_site: int | None
 ) -> float:
-    """Deviation of the coverage by noise on the table, for evenly mixed labels; all public."""
+    """Deviation of the coverage by noise on the table, for evenly mixed labels; all public.
+
+    Of sums averaged over the widest window, as they are where noise is large.
+    """
     noise = noise_for(privacy, layout, n_sites, most_per_site)
     per_row = noise.table_sigma / noise.scale * math.sqrt(n_sites)
-    return per_row * float(factor.sum_deviation(layout.bins)[-1]) * math.sqrt(layout.rows) / records
+    middle = float(factor.sum_deviation(layout.bins, WIDEST)[layout.bins // 2])
+    return per_row * middle * math.sqrt(layout.rows) / records
 
 
 def refuse_hopeless(

@@ -15,13 +15,14 @@ from fedcover.conclusion import calibration_of
 from fedcover.errors import FedcoverError
 from fedcover.position import positions, scores_at
 from fedcover.privacy.statement import PrivacyStatement
-from fedcover.protocols.base import Fit
+from fedcover.protocols.base import Fit, checked_certify
 from fedcover.scores import Score
-from fedcover.site import checked_name
+from fedcover.site import Site, checked_name
 from fedcover.sketch.blend import blend, disagreement
+from fedcover.sketch.certify import with_certificate
 from fedcover.sketch.gone import refuse_gone
 from fedcover.sketch.grid import FEWEST_BINS, standard_cuts
-from fedcover.sketch.mix import LabelMix, mix_of
+from fedcover.sketch.mix import mix_of
 from fedcover.sketch.personal import Personal
 from fedcover.sketch.promises import either
 from fedcover.sketch.table import SketchTable
@@ -94,7 +95,7 @@ class SketchResult:
 
     def personalise(
         self,
-        label_counts: ArrayLike | None = None,
+        label_counts: ArrayLike | Site | None = None,
         alpha: float | list[float] | tuple[float, ...] = 0.1,
         *,
         labels: ArrayLike | None = None,
@@ -102,7 +103,7 @@ class SketchResult:
         source: ArrayLike | None = None,
         local_scores: ArrayLike | None = None,
         certify: float | None = None,
-        name: str = "site",
+        name: str | None = None,
         mode: str | None = None,
     ) -> Calibration:
         """The calibration of a site with its own label distribution; at the site, no message.
@@ -110,14 +111,15 @@ class SketchResult:
         Parameters
         ----------
         label_counts
-            (C,) label counts of the site, or shares if they do not add up to one or more labels;
-            or one of the two that follow instead.
+            (C,) label counts of the site, or shares if they are not whole numbers; or the Site
+            itself; or one of the two that follow instead.
         alpha
             Miscoverage level α, or several.
         labels
             (n,) labels of the site's records, to be counted.
         probabilities
-            (n, C) predictions for unlabelled records, from which the label mix is estimated (EM).
+            (n, C) predictions for unlabelled records, from which the label mix is estimated: by
+            EM, or through a confusion matrix where the sketch has one (`Sketch(confusion=True)`).
         source
             (C,) label distribution for which `probabilities` are right, that of the training data;
             default: the label mix of this sketch.
@@ -128,12 +130,16 @@ class SketchResult:
             Probability with which the coverage is to be at least 1-α, .95 for example: over the
             calibration records, the noise, and the labels from which the mix was counted.
         name
-            The site's name, for the calibration; own scores of a site that is in the sketch count
-            for what they add to it.
+            The site's name, for the calibration; default that of a Site, or "site". Own scores of
+            a site that is in the sketch count for what they add to it.
         """
         refuse_gone(mode=mode)
         alphas = checks.alphas(alpha)
-        checked_name(name, "name")
+        site = None
+        if isinstance(label_counts, Site):
+            site, label_counts = label_counts, label_counts.label_counts
+            name = name or site.name
+        name = checked_name("site" if name is None else name, "name")
         own = None
         if local_scores is not None:
             own = positions(checks.unit_scores(local_scores, "local_scores"))
@@ -141,8 +147,19 @@ class SketchResult:
                 raise FedcoverError(
                     "local_scores is empty", allowed="at least one score", fix="Leave it out"
                 )
-        mix = mix_of(self.table, self.label_names, label_counts, labels, probabilities, source)
-        fit = self.fit(mix, alphas, own, certify, name)
+        confidence = checked_certify(certify, self.method)
+        given = (label_counts, labels, probabilities, source)
+        mix = mix_of(self.table, self.label_names, *given, known=confidence is not None)
+        personal = Personal(self.table, mix, alphas)
+        fit = personal.fit()
+        if own is not None:
+            fit = _with_own(fit, personal, own, name in self.sites)
+        elif mix.counted is not None and confidence is None:
+            fit = _advised(fit, personal.errors.total, mix.counted, alphas)
+        if confidence is not None:
+            if site is not None:
+                own = site.positions
+            fit = with_certificate(fit, personal, confidence, own)
         return calibration_of(
             fit,
             name,
@@ -156,23 +173,6 @@ class SketchResult:
             self.label_names,
         )
 
-    def fit(
-        self,
-        mix: LabelMix,
-        alphas: tuple[float, ...],
-        own: NDArray[np.int64] | None,
-        certify: float | None,
-        name: str,
-    ) -> Fit:
-        """Thresholds and errors of a label mix; see `personalise`."""
-        personal = Personal(self.table, mix, alphas)
-        fit = personal.fit()
-        if own is not None:
-            fit = _with_own(fit, personal, own, name in self.sites)
-        elif mix.counted is not None:
-            fit = _advised(fit, personal.errors.total, mix.counted, alphas)
-        return fit
-
     def __add__(self, other: SketchResult) -> SketchResult:
         """The sketch of both groups of sites; sites must be different, layouts the same."""
         if not isinstance(other, SketchResult):
@@ -185,6 +185,7 @@ class SketchResult:
                     allowed=f"the same {what}",
                     fix="Tables of different scores or classes cannot be added",
                 )
+        privacy = either(self.privacy, other.privacy)  # first: its words say more than the table's
         table = self.table + other.table
         sites = len(self.sites) + len(other.sites)
 
@@ -199,7 +200,7 @@ class SketchResult:
         return replace(
             self,
             table=table,
-            privacy=either(self.privacy, other.privacy),
+            privacy=privacy,
             cost=cost,
             label_names=self.label_names or other.label_names,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import pickle
@@ -201,16 +202,26 @@ def _key_texts(identities: dict[str, Any] | None) -> dict[str, bytes] | None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Only errors of Flower are shown: it warns that its simulation call is to move elsewhere."""
+    """Only errors of Flower are shown, and what it and Ray leave behind is cleared away.
+
+    Flower warns that its simulation call is to move elsewhere.
+    """
     logger = logging.getLogger("flwr")
-    before = logger.level
+    before, path = logger.level, os.environ.get("PYTHONPATH")
     logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            yield
+            try:
+                yield
+            finally:
+                gc.collect()  # Ray leaves two files open, in a cycle that the collector ends
     finally:
         logger.setLevel(before)
+        if path is None:  # Flower puts all of sys.path there, for every later process
+            os.environ.pop("PYTHONPATH", None)
+        else:
+            os.environ["PYTHONPATH"] = path
 
 
 def _ready() -> None:

@@ -96,7 +96,10 @@ def _personalised(
     # All sites have said hello with the same temperature and label names as this one.
     sketch = replace(sketch, temperature=site.temperature, label_names=site.label_names)
     alphas = checks.alphas(facts["alphas"])
-    return lambda: sketch.personalise(site.label_counts, alphas, name=site.name)
+    certify = facts.get("certify")
+    if certify is not None:
+        certify = checks.real(certify, "certify", 0, 1, open_low=True)
+    return lambda: sketch.personalise(site, alphas, certify=certify)
 
 
 def _concluded(message: Message, facts: Mapping[str, Any], site: Site) -> Callable[[], Calibration]:

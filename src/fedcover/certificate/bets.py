@@ -1,0 +1,84 @@
+"""One bet against "misses exceed α": its weights, what it may lose, and what it needs to know.
+
+All of a bet is fixed by labels and public numbers before a single score is looked at. Notation and
+proof: docs/certificate.md.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float64 = NDArray[np.float64]
+
+TILTS = np.geomspace(0.01, 8, 16)
+"""The λ among which an upper bound for a noisy count is the lowest."""
+
+
+def surely_present(totals: Float64, sd: float, beta: float) -> Float64:
+    """n_low ≤ n_y for all labels together with probability 1-β, from sub-Gaussian totals."""
+    if sd == 0:
+        return totals
+    return totals - sd * math.sqrt(2 * math.log(len(totals) / beta))
+
+
+def weights(mass: Float64, present: Float64, variance: Float64, alpha: float) -> Float64:
+    """The weight φ_y of one miss of label y, about mass_y/n_y: it may be anything ≥ 0.
+
+    The best for labels that miss α/2 of their records: smaller where noise is large against n_y,
+    zero where no record is sure.
+
+    Parameters
+    ----------
+    mass
+        λ·π_y, or λ·m_y/m: what a miss rate of one would cost, any shape that broadcasts.
+    present
+        Lower bounds of the records per label.
+    """
+    g = alpha / 2
+    n = np.maximum(present, 1)
+    x = mass / n
+    with np.errstate(divide="ignore"):
+        a = 1 / x + g
+    b = 2 / (a + np.sqrt(a**2 + 4 * variance / n))
+    b = np.minimum(b, 1 - g / (1 + x))
+    with np.errstate(divide="ignore"):
+        phi = np.minimum(-np.log1p(-b), n * (1 - g) / variance)
+    return np.where((present >= 1) & (mass > 0), phi, 0.0)
+
+
+def shortfall(mass: Float64, present: Float64, phi: Float64, most: Float64 | float) -> Float64:
+    """max over g in [0, most] of n·log(1 - g(1-e^-φ)) + mass·g, per label: what φ leaves open.
+
+    The function is concave in g, so the maximum is where its slope is 0, or at an end.
+    """
+    b = -np.expm1(-phi)
+    n = np.maximum(present, 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        at = np.where(phi > 0, 1 / b - n / mass, np.inf)
+    g = np.clip(np.where(mass > 0, at, 0.0), 0, most)
+    return n * np.log1p(-g * b) + mass * g
+
+
+def upper_rates(misses: Float64, variance: Float64, present: Float64, beta: float) -> Float64:
+    """Upper bounds of the miss rates g_y, each wrong with probability ≤ β; 1 without records.
+
+    Clopper and Pearson for exact counts. With noise, inverted from P(M + Z ≤ s) ≤
+    e^{λs + λ²τ²/2}(1 - g(1-e^-λ))^n, whose lowest bound over λ is valid since all fall with s.
+    """
+    from scipy.special import betaincinv  # keeps `import fedcover` light
+
+    n = np.maximum(present, 1)
+    if not variance.any():
+        seen = np.clip(misses, 0, n)
+        rest = np.maximum(n - seen, 1e-300)
+        found = np.where(seen < n, betaincinv(seen + 1, rest, 1 - beta), 1.0)
+    else:
+        found = np.ones(misses.shape)
+        for tilt in TILTS:
+            log = (math.log(beta) - tilt * misses - tilt**2 * variance / 2) / n
+            rate = -np.expm1(np.minimum(log, 0.0)) / -math.expm1(-tilt)
+            found = np.minimum(found, rate)
+    return np.where(present >= 1, found, 1.0)

@@ -1,0 +1,185 @@
+"""The certificate for a label mix that is counted from the site's own labels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedcover import checks
+from fedcover.certificate import bets
+from fedcover.certificate.bets import Float64
+from fedcover.certificate.binomial import certified_rank
+from fedcover.certificate.known import TOTALS_SHARE
+from fedcover.certificate.result import (
+    NOISE_TRUSTED,
+    SKETCH_TRUSTED,
+    TRUSTED,
+    Certified,
+    Tables,
+    words,
+)
+
+BOUNDS_SHARE = 0.2
+"""The part of β that the upper bounds of the miss rates may use."""
+
+PLANS = ((1.2, 0.75), (2.4, 0.25))
+"""What the bets prepare for: the largest miss rate as a multiple of that of equal labels (labels
+alike, or one twice as bad), and the stake on it."""
+
+BLOCK = 1 << 16
+"""Entries of the table that are looked at in one step of the walk."""
+
+
+@dataclass(frozen=True)
+class _Bet:
+    stake: float
+    lam: float
+    nu: float
+    tolerated: float
+    """The miss rate at which the walk is expected to stop."""
+
+
+def certify_counted_mix(
+    misses: Any,
+    variance: Any,
+    totals: Any,
+    *,
+    counts: Any,
+    alpha: float | Sequence[float],
+    confidence: float,
+    total_sd: float = 0.0,
+) -> Certified:
+    """The lowest edge certified for a site that has counted m of its own labels.
+
+    Parameters are those of `certify_known_mix`, but for this one.
+
+    Parameters
+    ----------
+    counts
+        (C,) whole numbers m_y: labels drawn independently from the site's own distribution.
+        Shares and an empty count are refused. They may be those of records in the table.
+    """
+    t = Tables.checked(misses, variance, totals, total_sd, alpha, confidence)
+    c = len(t.totals)
+    m_y = checks.counts(counts, c, "counts").astype(np.float64)
+    on_totals = TOTALS_SHARE * t.beta if t.total_sd > 0 else 0.0
+    present = bets.surely_present(t.totals, t.total_sd, on_totals)
+    each = (t.beta - on_totals) / len(t.alphas)
+    # The bets may rest on the sum of all totals: it does not tell which labels this site has.
+    typical = max(float(t.totals.sum()) / c, 1.0)
+    edges = [_lowest(t, m_y, present, typical, a, each) for a in t.alphas]
+    over = [
+        "the calibration records",
+        f"the {int(m_y.sum())} labels from which this site's mix was counted",
+    ]
+    trusted = [*TRUSTED, "the counted labels are independent draws of this site's", SKETCH_TRUSTED]
+    if t.variance.any() or t.total_sd > 0:
+        over.append("the privacy noise")
+        trusted.append(NOISE_TRUSTED)
+    rest = t.beta - on_totals
+    bounds = BOUNDS_SHARE * rest
+    parts = {"label totals": on_totals, "miss rates": bounds, "tests": rest - bounds}
+    statement = words(t.alphas, t.beta, over, trusted)
+    return Certified(1 - t.beta, statement, t.alphas, tuple(edges), parts)
+
+
+def _lowest(
+    t: Tables, m_y: Float64, present: Float64, typical: float, alpha: float, beta: float
+) -> int:
+    """The walk down the edges, in blocks that stop where it stops."""
+    variance = t.variance.mean(axis=0)
+    plan = _bets(int(m_y.sum()), typical, variance, alpha, beta)
+    phis = [bets.weights(b.lam * m_y / m_y.sum(), present, variance, alpha) for b in plan]
+    step = max(1, BLOCK // len(m_y))
+    for start in range(0, len(t.misses), step):
+        rows = slice(start, start + step)
+        raw, noise = t.misses[rows], t.variance[rows]
+        top = bets.upper_rates(raw, noise, present, BOUNDS_SHARE * beta / len(m_y))
+        wealth = np.full(len(raw), -np.inf)
+        for bet, phi in zip(plan, phis, strict=True):
+            won = _lead(bet, phi, m_y, present, top, alpha) - raw @ phi - noise @ phi**2 / 2
+            wealth = np.logaddexp(wealth, math.log(bet.stake) + won)
+        rejected = (wealth >= -math.log((1 - BOUNDS_SHARE) * beta)) | (top.max(axis=1) <= alpha)
+        if start == 0:
+            rejected[0] = True  # score 1: the full set
+        if not rejected.all():
+            return start + int(np.argmin(rejected)) - 1
+    return len(t.misses) - 1
+
+
+def _lead(
+    bet: _Bet, phi: Float64, m_y: Float64, present: Float64, top: Float64, alpha: float
+) -> Float64:
+    """Log wealth before misses and noise, given upper bounds of the miss rates, (edges,).
+
+    Per counted label ω = min over g ≤ U of (1 - ν(g - α))·e^(λg/m). Its log is concave in g, so an
+    end is the minimum. Falls as U grows; a bet that could go below zero is off.
+    """
+    seen = m_y > 0
+    m, u = m_y.sum(), top[:, seen]
+    mass = bet.lam * m_y[seen] / m
+    lost = bets.shortfall(mass, present[seen], phi[seen], u).sum(axis=1)
+    factor = np.maximum(1 - bet.nu * (u - alpha), 1e-300)
+    omega = np.minimum(math.log1p(bet.nu * alpha), np.log(factor) + bet.lam * u / m)
+    off = bet.nu * (top.max(axis=1) - alpha) >= 1
+    return np.where(off, -np.inf, omega @ m_y[seen] - lost)
+
+
+def _bets(m: int, n: float, variance: Float64, alpha: float, beta: float) -> tuple[_Bet, ...]:
+    """λ and ν of each plan, from public numbers: never from own counts or from misses.
+
+    Planned for labels of n records each that all miss .6α, of which the site has mostly one.
+    """
+    tau2 = float(np.median(variance))
+    level = math.log((1 - BOUNDS_SHARE) * beta)
+    alike = bets.upper_rates(
+        np.full((1, 1), 0.6 * alpha * n),
+        np.full((1, 1), tau2),
+        np.full(1, n),
+        BOUNDS_SHARE * beta / len(variance),
+    ).item()
+    lam = np.geomspace(-level / alpha, 60 * m / alpha + 60 * n, 400)
+    spread = 0.6 * (alpha / n + tau2 / n**2)
+    made = []
+    for wide, stake in PLANS:
+        g = min(max(wide * alike, 1.1 * alpha), 1.0)
+        grown = np.exp(np.minimum(lam * g / m, 600))
+        nu = (grown - 1) / (alpha + grown * (g - alpha))  # both ends of [0, g] alike
+        bears = (level + m * np.log1p(nu * alpha)) / lam - lam * spread / 2
+        best = int(np.argmax(bears))
+        stops = float(bears[best]) - math.sqrt(spread)  # at a low of the noise, not at its mean
+        made.append(_Bet(stake, float(lam[best]), float(nu[best]), stops))
+    return tuple(made)
+
+
+def pool_is_expected_to_win(
+    m: int,
+    own: int,
+    records: float,
+    n_classes: int,
+    variance: Any,
+    *,
+    alpha: float,
+    confidence: float,
+    total_sd: float = 0.0,
+) -> bool:
+    """Whether the pool's certificate or the site's own binomial one is expected to be smaller.
+
+    The choice looks at numbers alone (counted labels m, own records, the pool's records, labels,
+    noise, α and β) and never at misses or at how often the site saw which label.
+    """
+    each = max(records / n_classes, 1.0)
+    beta = 1 - checks.real(confidence, "confidence", 0, 1, open_low=True)
+    on_totals = TOTALS_SHARE * beta if total_sd > 0 else 0.0
+    totals = np.full(n_classes, each)
+    sure = bets.surely_present(totals, total_sd, on_totals)
+    noise = np.broadcast_to(np.asarray(variance, dtype=np.float64), (1, n_classes)).ravel()
+    known = max(float(sure[0]), 0.0) / each
+    pool = known * _bets(m, each, noise, alpha, beta - on_totals)[0].tolerated
+    rank = certified_rank(own, alpha, confidence)[0]
+    alone = 0.0 if rank is None else (own - rank) / (own + 1)
+    return pool > alone

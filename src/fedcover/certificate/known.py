@@ -1,0 +1,105 @@
+"""The certificate for a label mix that is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fedcover import checks
+from fedcover.certificate import bets
+from fedcover.certificate.bets import Float64
+from fedcover.certificate.result import (
+    NOISE_TRUSTED,
+    SKETCH_TRUSTED,
+    TRUSTED,
+    Certified,
+    Tables,
+    words,
+)
+from fedcover.errors import FedcoverError
+
+TOTALS_SHARE = 0.1
+"""The part of β that lower bounds of noisy totals may use."""
+
+
+def certify_known_mix(
+    misses: Any,
+    variance: Any,
+    totals: Any,
+    *,
+    mix: Any,
+    alpha: float | Sequence[float],
+    confidence: float,
+    total_sd: float = 0.0,
+) -> Certified:
+    """The lowest edge certified for a site whose label mix π is known.
+
+    Going down from score 1, an edge counts as certified while "misses exceed α" is rejected.
+
+    Parameters
+    ----------
+    misses
+        (E, C) records of each label above each edge, edges from 1 downwards: the raw, linear,
+        unbiased estimates, never smoothed or made monotone. The caller guarantees that the edges
+        and their order were fixed before any data were seen, and that noise is independent between
+        labels, independent of `totals`, and sub-Gaussian.
+    variance
+        The variance proxies τ² of their noise, (E, C) or what broadcasts to it; 0 without privacy.
+    totals
+        (C,) records per label, from a separate release.
+    mix
+        (C,) shares π_y. They are taken on the caller's word; a mix guessed from predictions or
+        counted from records has no place here (`certify_counted_mix`).
+    total_sd
+        The sub-Gaussian deviation of the noise in `totals`; 0 if they are exact.
+    """
+    t = Tables.checked(misses, variance, totals, total_sd, alpha, confidence)
+    shares = checks.distribution(mix, len(t.totals), "mix")
+    if abs(float(np.sum(mix)) - 1) > checks.MIX_ROUNDING:
+        raise FedcoverError(
+            f"mix sums to {float(np.sum(mix)):.6g}",
+            allowed="shares that sum to 1: a label mix that is known",
+            fix="Labels that were counted go to certify_counted_mix",
+        )
+    used = shares > 0
+    pi, raw = shares[used], t.misses[:, used]
+    noise = t.variance[:, used]
+    on_totals = TOTALS_SHARE * t.beta if t.total_sd > 0 else 0.0
+    present = bets.surely_present(t.totals[used], t.total_sd, on_totals)
+    each = (t.beta - on_totals) / len(t.alphas)
+    edges = []
+    for a in t.alphas:
+        phi, lead = _bet(pi, present, noise.mean(axis=0), a, each)
+        wealth = lead - raw @ phi - noise @ phi**2 / 2
+        rejected = wealth[1:] >= -math.log(each)  # row 0 is score 1: the full set
+        edges.append(int(np.argmin(np.append(rejected, False))))
+    over = ["the calibration records"]
+    trusted = [*TRUSTED, "the label mix given as shares is this site's", SKETCH_TRUSTED]
+    if noise.any() or t.total_sd > 0:
+        over.append("the privacy noise")
+        trusted.append(NOISE_TRUSTED)
+    parts = {"label totals": on_totals, "tests": t.beta - on_totals}
+    statement = words(t.alphas, t.beta, over, trusted)
+    return Certified(1 - t.beta, statement, t.alphas, tuple(edges), parts)
+
+
+def _bet(
+    pi: Float64, present: Float64, variance: Float64, alpha: float, beta: float
+) -> tuple[Float64, float]:
+    """Weights φ and the log of the wealth without any miss and noise.
+
+    λ is the one that would still certify the largest miss rate common to all labels; like φ it
+    depends on nothing but public numbers.
+    """
+    least = -math.log(beta) / alpha  # less can never win
+    most = max(30 / float(np.sum(pi**2 / np.maximum(present, 1))), 10 * least)
+    lam = np.geomspace(least, most, 200)
+    mass = lam[:, None] * pi
+    phi = bets.weights(mass, present, variance, alpha)
+    lead = lam * alpha - bets.shortfall(mass, present, phi, 1.0).sum(axis=1)
+    spare = lead - phi**2 @ variance / 2 + math.log(beta)
+    best = int(np.argmax(spare / np.maximum(phi @ np.maximum(present, 0), 1e-12)))
+    return phi[best], float(lead[best])
