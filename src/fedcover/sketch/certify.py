@@ -75,8 +75,13 @@ def with_certificate(
     return _certified(fit, found, Certificate(certified.confidence, certified.statement))
 
 
-WINDOWS = (4, 64)
-"""Over how many further edges noisy misses are averaged: few where curves are steep, and many."""
+WINDOWS = (4 / 1520, 64 / 1520)
+"""Over which part of all edges noisy misses are averaged: little for steep curves, and more."""
+
+
+def windows(bins: int) -> tuple[int, ...]:
+    """Over how many further edges; every one once."""
+    return tuple(sorted({round(part * bins) for part in WINDOWS}))
 
 
 def views(table: SketchTable) -> tuple[Float64, Float64]:
@@ -84,13 +89,13 @@ def views(table: SketchTable) -> tuple[Float64, Float64]:
 
     Noise is averaged away over edges further down, where misses are no fewer: no more is certified.
     """
-    windows = WINDOWS if table.table_sd else (0,)
     bins = table.layout.bins
-    misses = np.zeros((len(windows), bins, table.layout.rows))
-    variance = np.zeros((len(windows), bins, 1))
+    ways = windows(bins) if table.table_sd else (0,)
+    misses = np.zeros((len(ways), bins, table.layout.rows))
+    variance = np.zeros((len(ways), bins, 1))
     ahead = np.cumsum(np.pad(table.misses, ((0, 0), (1, 0))), axis=1)
     first = np.arange(bins - 1)
-    for view, window in enumerate(windows):
+    for view, window in enumerate(ways):
         last = np.minimum(first + window + 1, bins)
         misses[view, 1:] = ((ahead[:, last] - ahead[:, first]) / (last - first)).T
         variance[view, 1:, 0] = (table.table_sd * factor.ahead_deviation(bins, window)[:-1]) ** 2
