@@ -77,6 +77,12 @@ def counts_of(values: NDArray[np.generic]) -> Float64:
     return np.diff(sums(values), axis=-1, prepend=0.0)
 
 
+def windows(bins: int) -> tuple[int, ...]:
+    """Over how many bins on either side sums may be averaged, the widest first: 3.5 % of all."""
+    widest = bins * 64 // 1840
+    return (*(widest >> k for k in range(widest.bit_length())), 0)
+
+
 @lru_cache(maxsize=64)
 def sum_deviation(bins: int, window: int = 0) -> Float64:
     """(B,) deviation of each sum for noise of deviation 1 in what was measured.
