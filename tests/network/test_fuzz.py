@@ -22,7 +22,7 @@ from fedcover.engines.network.letters import STAGES, Letter, digest
 from fedcover.engines.network.rules import METHODS
 from fedcover.privacy import Budget, Ledger
 from fedcover.protocols.message import Message
-from tests.network.federation import OPEN, SERVER_VIEW, SUMS, Net, Server, kind, made
+from tests.network.federation import EDGES, OPEN, SERVER_VIEW, SUMS, Net, Server, kind, made
 
 KINDS = sorted({kind for _, kinds in METHODS.values() for kind in kinds})
 SUM_KINDS = [f"secure-sum/{stage}" for stage in ("keys", "shares", "masked", "agree", "unmask")]
@@ -87,7 +87,8 @@ def site():
         patch.setattr(os, "fsync", lambda handle: None)
         rich = Net(folder + "/rich", budget=Budget(50.0, 1e-5))
         Server(rich, privacy=SERVER_VIEW).go()
-        Server(rich, fc.methods.DPFedCP(), SERVER_VIEW, name="dp-fedcp", run="other").go()
+        confused = fc.methods.Sketch(bins=EDGES, confusion=True)
+        Server(rich, confused, SERVER_VIEW, run="other").go()
         Server(rich, run="☃").go()
         seen = [one.to_bytes() for name, one, _ in rich.heard if name == "s0"]
         net = Net(folder + "/poor", budget=BUDGET)

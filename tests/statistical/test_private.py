@@ -1,7 +1,7 @@
-"""Private DP-FedCP on the paper's simulated data: record level, replace-one, secure sum, δ = 1e-5.
+"""Private DP-FedCP, which is the sketch, on the paper's simulated data beside other ways.
 
-500 repetitions; counts are part of the budget. Standard errors of the means are below .0015 and of
-the standard deviations below .001, so the bounds fail by chance less than once in 10⁴ runs.
+Record level, replace-one, secure sum, δ = 1e-5. Standard errors of means of 300 repetitions are
+below .003: a bound that is .005 and four of them away fails by chance less than once in 10⁴ runs.
 """
 
 import numpy as np
@@ -17,23 +17,10 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::fedcover.FedcoverWarning"),
 ]
 
-LARGEST_SD = {1: 0.035, 2: 0.025, 4: 0.022, 8: 0.02}
-
 
 @pytest.fixture(scope="module")
 def draws():
-    return list(Simulated(fc.scores.APS()).draws(500, n_test=20_000))
-
-
-def covered(draws, epsilon, mode):
-    budget = fc.Privacy(epsilon, 1e-5, view="secure-sum")
-    method = fc.methods.DPFedCP(mode=mode)
-    found = []
-    for draw in draws:
-        cal = fc.calibrate(draw.sites, 0.1, method, targets="agent 2", privacy=budget)["agent 2"]
-        assert cal.privacy.epsilon <= epsilon * (1 + 1e-9)
-        found.append((draw.coverage(cal), draw.mean_size(cal)))
-    return shown(f"ε={epsilon} {mode}", found)
+    return list(Simulated(fc.scores.APS()).draws(300, n_test=20_000))
 
 
 def shown(what, found):
@@ -42,30 +29,20 @@ def shown(what, found):
     return coverage
 
 
-@pytest.mark.parametrize("epsilon", LARGEST_SD)
-def test_balanced_is_right_on_average(draws, epsilon):
-    coverage = covered(draws, epsilon, "balanced")
-    assert abs(coverage.mean() - 0.9) <= 0.02
-    assert coverage.std() <= LARGEST_SD[epsilon]
-
-
-@pytest.mark.parametrize("epsilon", [0.5, *LARGEST_SD])
-def test_guaranteed_does_not_fall_below(draws, epsilon):
-    assert covered(draws, epsilon, "guaranteed").mean() >= 0.9
-
-
-@pytest.mark.parametrize("score", [fc.scores.APS(u=1.0), fc.scores.LAC()], ids=str)
-def test_crowded_scores_are_covered_too(score):
-    """Scores that crowd near an end of [0, 1] need the second, finer histogram."""
-    draws = list(Simulated(score).draws(300, n_test=5000))
-    method = fc.methods.DPFedCP(public_counts=True)
-    budget = fc.Privacy(4, 1e-5, view="secure-sum")
-    found = [
-        d.coverage(fc.calibrate(d.sites, 0.1, method, targets="agent 2", privacy=budget)["agent 2"])
-        for d in draws
-    ]
-    print(f"\n{score}: {np.mean(found):.4f} ± {np.std(found):.4f}")
-    assert abs(np.mean(found) - 0.9) <= 0.02
+@pytest.mark.parametrize("epsilon", [1, 2, 4, 8])
+def test_it_covers_as_the_sketch_does(draws, epsilon):
+    """Two runs with noise of their own: means and deviations of one law."""
+    budget, found = fc.Privacy(epsilon, 1e-5, view="secure-sum"), {}
+    for draw in draws:
+        for name, method in (("DP-FedCP", fc.methods.DPFedCP()), ("Sketch", fc.methods.Sketch())):
+            options = {"targets": "agent 2", "privacy": budget}
+            cal = fc.calibrate(draw.sites, 0.1, method, **options)["agent 2"]
+            assert cal.privacy.epsilon <= epsilon * (1 + 1e-9)
+            found.setdefault(name, []).append((draw.coverage(cal), draw.mean_size(cal)))
+    one, two = (shown(f"ε={epsilon} {name}", f) for name, f in found.items())
+    spread = max(one.std(), two.std())
+    assert abs(one.mean() - two.mean()) <= 5 * spread * np.sqrt(2 / len(one))
+    assert abs(np.log(one.std() / two.std())) <= 0.3
 
 
 def test_the_published_algorithm_at_the_same_epsilon(draws):
@@ -78,7 +55,7 @@ def test_the_published_algorithm_at_the_same_epsilon(draws):
         cal = fc.calibrate(draw.sites, 0.1, method, targets="agent 2", seed=r)["agent 2"]
         found.append((draw.coverage(cal), draw.mean_size(cal)))
     coverage = shown(f"published settings, σ_g={noise:.0f}", found)
-    assert coverage.std() > 5 * LARGEST_SD[1]
+    assert coverage.std() > 0.175
 
 
 def test_no_privacy_for_comparison(draws):

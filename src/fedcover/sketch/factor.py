@@ -101,6 +101,20 @@ def sum_deviation(bins: int, window: int = 0) -> Float64:
     return out
 
 
+@lru_cache(maxsize=64)
+def ahead_deviation(bins: int, window: int) -> Float64:
+    """(B,) deviation of the mean of a sum and the `window` next ones, which are no smaller."""
+    c = recovery(bins)
+    summed = np.concatenate([[0.0], np.cumsum(c)])
+    out = np.empty(bins)
+    for i in range(bins):
+        w = min(window, bins - 1 - i)
+        lag = i + w - np.arange(i + w + 1)
+        part = summed[lag + 1] - summed[np.maximum(lag - w, 0)]
+        out[i] = np.sqrt(part @ part) / (w + 1)
+    return out
+
+
 @lru_cache(maxsize=16)
 def count_deviation(bins: int) -> float:
     """Deviation of a single bin for noise of deviation 1 in what was measured."""
