@@ -104,9 +104,9 @@ def words(
 ) -> str:
     """The statement of a certificate."""
     levels = ", ".join(f"{1 - a:.4g}" for a in alphas)
-    hold = "coverage is at least" if len(alphas) == 1 else "all coverages are at least"
+    hold = "is at least" if len(alphas) == 1 else "is, at every level together, at least"
     return (
-        f"With probability at least {1 - beta:.4g}, this site's {hold} {levels}. "
+        f"With probability at least {1 - beta:.4g}, the coverage at this site {hold} {levels}. "
         f"The probability is over {_listed(over)}. It is a statement about this site, not about "
         f"several sites together. Taken on your word: {_listed(trusted)}. The threshold depends "
         "on this site's own label mix without noise."

@@ -25,7 +25,7 @@ UNIT = 1 << 12
 """What the factor's entries are multiplied by before they are rounded."""
 
 EXACT = 1 << 26
-"""Records of one row below which a Fourier transform is off by less than .01, and rounding mends it."""
+"""Records of one row below which a Fourier transform is off by less than .01: rounding mends it."""
 
 
 @lru_cache(maxsize=16)
