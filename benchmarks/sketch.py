@@ -1,9 +1,9 @@
 """The one-round sketch: how collecting grows with the number of sites, and how large a sketch is.
 
 Sites of 50 records and 100 labels, ε = 2, secure sum, all in one process; each number of sites in a
-fresh interpreter with one thread, after a small collection that fills caches. CPU time is that of `fedcover.collect`, the noise of every
-site included. Extra memory is the peak less what the interpreter held before, the sites themselves
-among it.
+fresh interpreter with one thread, after a small collection that fills caches. CPU time is that of
+`fedcover.collect`, the noise of every site included. Extra memory is the peak less what the
+interpreter held before, the sites themselves among it.
 
 Claimed: CPU time linear in the sites. A slope of 1 is linear; fixed costs pull it down.
 """

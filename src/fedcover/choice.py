@@ -23,8 +23,6 @@ def choose_method(task: Task, engine: Engine) -> tuple[Method, str]:
             DPFedCP(),
             "DP-FedCP: a target is a group of sites, whose counts the sketch keeps home",
         )
-    if task.certify is not None:
-        return Sketch(), "Sketch: a certificate is asked for, from the pool or own records"
     if task.privacy is None:
         if task.n_classes * 1024 > MANY_CELLS and fast:
             return DPFedCP(), (

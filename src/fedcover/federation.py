@@ -79,7 +79,7 @@ def calibrate(
     if method is None:
         method = DPFedCP() if certify is None else Sketch()
     method = under_budget(method, privacy)
-    checked_certify(certify, method)
+    task = replace(task, certify=checked_certify(certify, method))
     statement = method.statement(task)  # refuses what cannot be promised, before anything is sent
     published, traffic = engine.run(method, task, sites)
     by_name = {s.name: s for s in sites}

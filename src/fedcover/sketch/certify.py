@@ -75,14 +75,19 @@ def with_certificate(
     return _certified(fit, found, Certificate(certified.confidence, certified.statement))
 
 
+def windows(bins: int) -> tuple[int, ...]:
+    """Over how many further edges noisy misses are averaged: few for steep curves, and many."""
+    wide = factor.windows(bins)
+    return tuple(sorted({wide[min(4, len(wide) - 1)], wide[0]}))
+
+
 def views(table: SketchTable) -> tuple[Float64, Float64]:
     """Misses (V, E, C) and their noise (V, E, 1); row k is of edge k, above which are k bins.
 
     Noise is averaged away over edges further down, where misses are no fewer: no more is certified.
     """
     bins = table.layout.bins
-    wide = factor.windows(bins)  # a narrow one for steep curves, and the widest
-    ways = (wide[min(4, len(wide) - 1)], wide[0]) if table.table_sd else (0,)
+    ways = windows(bins) if table.table_sd else (0,)
     misses = np.zeros((len(ways), bins, table.layout.rows))
     variance = np.zeros((len(ways), bins, 1))
     ahead = np.cumsum(np.pad(table.misses, ((0, 0), (1, 0))), axis=1)
