@@ -1,11 +1,9 @@
 """The one-round sketch: how collecting grows with the number of sites, and how large a sketch is.
 
 Sites of 50 records and 100 labels, ε = 2, secure sum, all in one process; each number of sites in a
-fresh interpreter with one thread, after a small collection that fills caches. The table has 32 bins
-for any number of sites: left to itself the sketch takes more bins the more records there are, and
-the growth would be that of the tables. CPU time is that of `fedcover.collect`, the noise of every
-site included. Extra memory is the peak less what the interpreter held before, the sites themselves
-among it.
+fresh interpreter with one thread, after a small collection that fills caches. CPU time is that of
+`fedcover.collect`, the noise of every site included. Extra memory is the peak less what the
+interpreter held before, the sites themselves among it.
 
 Claimed: CPU time linear in the sites. A slope of 1 is linear; fixed costs pull it down.
 """
@@ -29,7 +27,7 @@ from benchmarks import federation, measure
 
 SITES = (100, 300, 1000, 3000, 10_000)
 RECORDS, LABELS = 50, 100
-METHOD = fc.methods.Sketch(bins=32, groups=None)
+METHOD = fc.methods.Sketch()
 BUDGET = fc.Privacy(epsilon=2, delta=1e-5, view="secure-sum")
 LEVELS = (0.05, 0.1, 0.2)
 
@@ -47,7 +45,7 @@ def _growth(sizes: tuple[int, ...], repeats: int) -> Table:
             runs[n].append(found)
     best = {n: {k: min(run[k] for run in r) for k in r[0]} for n, r in runs.items()}
     made = measure.table(
-        f"Collecting a sketch of {LABELS} labels × 32 bins, ε = 2, secure sum",
+        f"Collecting a sketch of {LABELS} labels × 1840 bins, ε = 2, secure sum",
         "sites",
         "collect",
         "per site",
@@ -82,8 +80,8 @@ def _sizes() -> Table:
     sites = federation.sites([4000] * 10, 1000)
     cases: dict[str, tuple[fc.methods.Sketch, fc.Privacy | None]] = {
         "no privacy": (fc.methods.Sketch(), None),
-        "ε = 2, learned groups": (fc.methods.Sketch(groups="learned"), BUDGET),
-        "ε = 2, a row per label": (fc.methods.Sketch(groups=None), BUDGET),
+        "ε = 2": (fc.methods.Sketch(), BUDGET),
+        "ε = 2, 300 bins": (fc.methods.Sketch(bins=300), BUDGET),
     }
     made = measure.table(
         "A sketch of 1,000 labels, 40,000 records at 10 sites",
@@ -95,7 +93,7 @@ def _sizes() -> Table:
         "rounds",
         "collect",
         "personalise",
-        caption="Payload bytes per site. Required: file and message below 1 MB.",
+        caption="Payload bytes per site.",
     )
     for name, (method, privacy) in cases.items():
         took, sketch = measure.cpu(lambda m=method, p=privacy: fc.collect(sites, m, p))

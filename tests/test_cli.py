@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 
 import fedcover as fc
 from fedcover import cli
+from fedcover.certificate import Certificate
 from fedcover.cli.calibrate import METHODS
 
 
@@ -112,6 +114,20 @@ def test_evaluate_says_when_coverage_is_off(folder):
         np.savez("wrong.npz", logits=file["logits"], labels=wrong)
     done = run("evaluate", "o/mercy.json", "wrong.npz")
     assert "by more than" in " ".join(done.output.split())
+
+
+def test_evaluate_counts_the_stated_error(calibrated):
+    """What is off by two stated deviations, as noise may leave it, is no fault of the site."""
+    cal = fc.Calibration.load("o/mercy.json")
+    with np.load("new.npz") as file:
+        wrong = np.where(np.arange(60) < 15, (file["labels"] + 2) % 4, file["labels"])
+        np.savez("wrong.npz", logits=file["logits"], labels=wrong)
+    assert "by more than" in " ".join(run("evaluate", "o/mercy.json", "wrong.npz").output.split())
+    sure = Certificate(0.95, "[of the certificate]")
+    replace(cal, coverage_error=np.array([0.2]), certificate=sure).save("o/mercy.json")
+    said = " ".join(run("evaluate", "o/mercy.json", "wrong.npz").output.split())
+    assert "coverage agrees" in said
+    assert "[of the certificate]" in said
 
 
 def refused(*arguments):

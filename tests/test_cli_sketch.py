@@ -526,6 +526,18 @@ def test_certify_reaches_the_library(folder, monkeypatch, method):
     assert sure.statement in said(done)
 
 
+def test_personalise_certifies_as_the_library(folder, sketch):
+    options = ("--counts", "30,20,20,10", "--alpha", 0.2, "--certify", 0.8)
+    done = run("personalise", "sketch.npz", *options, "--out", "c.json", "--report", "c.html")
+    assert done.exit_code == 0, done.output
+    cal = fc.Calibration.load("c.json")
+    same = sketch.personalise([30, 20, 20, 10], 0.2, certify=0.8)
+    assert np.array_equal(cal.thresholds, same.thresholds)
+    assert cal.certificate.statement == same.certificate.statement
+    assert cal.certificate.statement in said(done)
+    assert "≥ 0.8 (0.8)" in said(done)
+
+
 def test_certify_needs_a_method_that_can(folder, no_work):
     for method in ("dp-fedcp", "pooled"):
         message = refused("calibrate", *SITES, "--method", method, "--certify", 0.9, "--out", "o")

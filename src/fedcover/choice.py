@@ -51,7 +51,7 @@ def _with_budget(task: Task, privacy: Privacy) -> tuple[Method, str]:
     noise = plan.predicted_deviation(privacy, layout, task.noisy, records, None)
     sample = math.sqrt(alpha * (1 - alpha) / records)
     even, single = math.hypot(noise, sample), math.sqrt(labels) * math.hypot(noise, sample)
-    own = {name: n for name, n in zip(task.sites, task.sizes, strict=True)}
+    own = dict(zip(task.sites, task.sizes, strict=True))
     fewest = min(own.get(t.members[0], 0) if t.members else 0 for t in task.targets)
     alone = math.sqrt(alpha * (1 - alpha) / fewest) if fewest else math.inf
     said = (

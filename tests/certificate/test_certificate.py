@@ -17,7 +17,6 @@ from fedcover.certificate import (
     certify_known_mix,
     pool_is_expected_to_win,
 )
-from fedcover.protocols.local import certified_index
 
 from .worlds import ALPHA, BETA, FAMILIES, World, most_violations, world
 
@@ -33,7 +32,7 @@ def violations(a_world, n, rng, kind="known", change=None):
         if kind == "known":
             cert = certify_known_mix(**release, mix=a_world.pi, **ASK)
         else:
-            cert = certify_counted_mix(**release, counts=counts, own=counts, **ASK)
+            cert = certify_counted_mix(**release, counts=counts, **ASK)
         found += a_world.violated(cert.edges[0])
     return found
 
@@ -128,7 +127,7 @@ def test_several_levels_share_beta_equally(kind):
         if kind == "known":
             asked = {"mix": graded.pi, "alpha": alpha, "confidence": confidence}
             return certify_known_mix(**release, **asked)
-        asked = {"counts": counts, "own": counts, "alpha": alpha, "confidence": confidence}
+        asked = {"counts": counts, "alpha": alpha, "confidence": confidence}
         return certify_counted_mix(**release, **asked)
 
     both = found([0.1, 0.2], 0.95)
@@ -151,8 +150,8 @@ def test_a_label_without_sure_records_counts_as_missed():
 
 def test_bounds_of_totals_are_shared_by_the_labels_of_the_mix():
     """More labels in the mix, wider bounds; labels of share zero cost nothing."""
-    one = bets.surely_present(np.array([100.0]), 5.0, np.zeros(1), 0.01, 1)
-    ten = bets.surely_present(np.array([100.0]), 5.0, np.zeros(1), 0.01, 10)
+    one = bets.surely_present(np.full(1, 100.0), 5.0, 0.01)[0]
+    ten = bets.surely_present(np.full(10, 100.0), 5.0, 0.01)[0]
     assert ten < one < 100
     z = np.random.default_rng(6).normal(size=100_000)
     assert np.mean(100 + 5 * z - (100 - ten) > 100) <= 0.001
@@ -196,18 +195,38 @@ def test_a_site_alone():
             continue
         assert beta_law.cdf(0.9, rank + 1, n - rank) <= BETA
         assert beta_law.cdf(0.9, rank, n - rank + 1) > BETA  # one lower would not do
-    assert certified_index(np.linspace(0, 1, 50), ALPHA, 1 - BETA) == (48,)
+    assert certified_rank(50, ALPHA, 1 - BETA) == (48,)
     rng = np.random.default_rng(9)
     ties = np.sort(rng.choice(10, (4000, 50), p=np.full(10, 0.1)), axis=1)[:, 48]
     assert (ties < 8).sum() <= most_violations(4000)
 
 
-def test_the_pool_is_chosen_by_public_numbers():
-    labels = np.full(10, 500)
-    assert pool_is_expected_to_win(50, labels, 0.0, **ASK)
-    assert pool_is_expected_to_win(10, labels, 0.0, **ASK)
-    assert not pool_is_expected_to_win(5000, np.full(10, 50), 0.0, **ASK)
-    assert not pool_is_expected_to_win(50, labels, 30.0**2, **ASK, total_sd=10)
+def test_the_pool_is_chosen_by_numbers():
+    assert pool_is_expected_to_win(50, 50, 5000, 10, 0.0, **ASK)
+    assert pool_is_expected_to_win(10, 10, 5000, 10, 0.0, **ASK)
+    assert not pool_is_expected_to_win(5000, 5000, 500, 10, 0.0, **ASK)
+    assert not pool_is_expected_to_win(10, 5000, 5000, 10, 0.0, **ASK)
+    assert not pool_is_expected_to_win(50, 50, 5000, 10, 30.0**2, **ASK, total_sd=10)
+
+
+@pytest.mark.parametrize("kind", ["known", "counted"])
+def test_several_estimates_of_the_misses_share_the_stake(kind):
+    """Beside one that sees nothing, an estimate has half the stake and no more is lost."""
+    rng = np.random.default_rng(10)
+    graded = World(np.linspace(0, 0.4, 400)[:, None] + np.zeros(3), np.full(3, 1 / 3),
+                   np.full(3, 400), 60, tau=3.0)  # fmt: skip
+    release, counts = graded.draw(rng)
+    raw, more = release.pop("misses"), {"mix": graded.pi} if kind == "known" else {"counts": counts}
+    certify = certify_known_mix if kind == "known" else certify_counted_mix
+
+    def edge(confidence, *tables):
+        asked = {"alpha": ALPHA, "confidence": confidence}
+        return certify(np.stack(tables), **release, **more, **asked).edges[0]
+
+    halved = edge(1 - BETA / 2, raw)
+    assert edge(1 - BETA, raw, raw + 200.0) == pytest.approx(halved, abs=3)
+    assert halved - 3 <= edge(1 - BETA, raw, raw) <= edge(1 - BETA, raw)
+    assert edge(1 - BETA, raw + 200.0) == 0 < halved
 
 
 @pytest.mark.parametrize(

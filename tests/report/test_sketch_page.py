@@ -95,9 +95,9 @@ def test_axis_is_even_in_bins_and_increasing_within_them(cuts):
 
 def test_ticks_near_one_say_the_distance():
     texts = [text for _, text in ScoreAxis.of(Layout(3, standard_cuts(1840))).ticks(5.4)]
-    assert {"0", "0.5", "1 - 1e-09", "1"} <= set(texts)
+    assert {"0", "0.5", "1 - 1e-9", "1"} <= set(texts)
     near = positions([1 - 1e-6, 1.0, 1e-7, 0.25], [1e-6, 1e-20, 1.0, 0.75])
-    assert [score_text(p) for p in near] == ["1 - 1e-06", "1 - 1e-20", "1e-07", "0.2500"]
+    assert [score_text(p) for p in near] == ["1 - 1e-6", "1 - 1e-20", "1e-7", "0.2500"]
     assert (score_text(TOP), score_text(np.int64(0))) == ("1", "0")
 
 
@@ -191,11 +191,12 @@ def test_of_very_many_sites_some_are_drawn_and_that_is_said():
 
 
 @pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("text", ["{:.4f} to {:.4f}", "1 - {:.5f} to 1 - {:.5f}"])
 @pytest.mark.parametrize("levels", [1, 3, 8])
-def test_personal_figures(levels, width):
+def test_personal_figures(levels, text, width):
     places, axis = np.linspace(0, 1, 50), ScoreAxis.of(Layout(3, standard_cuts(1840)))
     marks = [
-        personal_figures.Mark(a, f"{1 - a:.4f} to {1.001 - a:.4f}", 1 - a, 1 - a)
+        personal_figures.Mark(a, text.format(1 - a, 1.001 - a), 1 - a, 1 - a)
         for a in np.round(np.linspace(0.01, 0.3, levels), 3)
     ]
     own = np.linspace(0, 1, 20), np.linspace(0.05, 1, 20)

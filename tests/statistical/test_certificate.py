@@ -29,7 +29,7 @@ def test_violations(family, private):
         drawn = world(family, rng, private)
         release, counts = drawn.draw(rng)
         known = certify_known_mix(**release, mix=drawn.pi, **ASK)
-        inside = certify_counted_mix(**release, counts=counts, own=counts, **ASK)
+        inside = certify_counted_mix(**release, counts=counts, **ASK)
         release, counts = drawn.draw(rng, own=False)
         outside = certify_counted_mix(**release, counts=counts, **ASK)
         for name, cert in zip(found, (known, inside, outside), strict=True):
@@ -52,7 +52,7 @@ def test_sizes_on_real_outputs():
         totals = sum(s.calibration_counts for s in draw.sites)
         site = next(s for s in draw.sites if s.name == federation.target)
         own = site.calibration_counts
-        counted = certify_counted_mix(table, 0, totals, counts=own, own=own, **ASK)
+        counted = certify_counted_mix(table, 0, totals, counts=own, **ASK)
         known = certify_known_mix(table, 0, totals, mix=federation.priors[3], **ASK)
         rank = certified_rank(len(site), ALPHA, 1 - BETA)[0]
         order = np.argsort(draw.scores)

@@ -91,24 +91,30 @@ def _lowest(
     t: Tables, m_y: Float64, present: Float64, typical: float, alpha: float, beta: float
 ) -> int:
     """The walk down the edges, in blocks that stop where it stops."""
-    variance = t.variance.mean(axis=0)
-    plan = _bets(int(m_y.sum()), typical, variance, alpha, beta)
-    phis = [bets.weights(b.lam * m_y / m_y.sum(), present, variance, alpha) for b in plan]
-    step = max(1, BLOCK // len(m_y))
-    for start in range(0, len(t.misses), step):
-        rows = slice(start, start + step)
-        raw, noise = t.misses[rows], t.variance[rows]
-        top = bets.upper_rates(raw, noise, present, BOUNDS_SHARE * beta / len(m_y))
-        wealth = np.full(len(raw), -np.inf)
-        for bet, phi in zip(plan, phis, strict=True):
-            won = _lead(bet, phi, m_y, present, top, alpha) - raw @ phi - noise @ phi**2 / 2
-            wealth = np.logaddexp(wealth, math.log(bet.stake) + won)
+    views, edges, c = t.misses.shape
+    plans = []
+    for view in range(views):
+        variance = t.variance[view].mean(axis=0)
+        for bet in _bets(int(m_y.sum()), typical, variance, alpha, beta, views):
+            phi = bets.weights(bet.lam * m_y / m_y.sum(), present, variance, alpha)
+            plans.append((view, bet, phi))
+    step = max(1, BLOCK // c)
+    for start in range(0, edges, step):
+        raw, noise = t.misses[:, start : start + step], t.variance[:, start : start + step]
+        each = BOUNDS_SHARE * beta / (c * views)
+        tops = [bets.upper_rates(m, v, present, each) for m, v in zip(raw, noise, strict=True)]
+        top = np.min(tops, axis=0)
+        wealth = np.full(raw.shape[1], -np.inf)
+        for view, bet, phi in plans:
+            won = _lead(bet, phi, m_y, present, top, alpha)
+            won += math.log(bet.stake / views) - raw[view] @ phi - noise[view] @ phi**2 / 2
+            wealth = np.logaddexp(wealth, won)
         rejected = (wealth >= -math.log((1 - BOUNDS_SHARE) * beta)) | (top.max(axis=1) <= alpha)
         if start == 0:
             rejected[0] = True  # score 1: the full set
         if not rejected.all():
             return start + int(np.argmin(rejected)) - 1
-    return len(t.misses) - 1
+    return edges - 1
 
 
 def _lead(
@@ -129,18 +135,20 @@ def _lead(
     return np.where(off, -np.inf, omega @ m_y[seen] - lost)
 
 
-def _bets(m: int, n: float, variance: Float64, alpha: float, beta: float) -> tuple[_Bet, ...]:
+def _bets(
+    m: int, n: float, variance: Float64, alpha: float, beta: float, views: int = 1
+) -> tuple[_Bet, ...]:
     """λ and ν of each plan, from public numbers: never from own counts or from misses.
 
     Planned for labels of n records each that all miss .6α, of which the site has mostly one.
     """
     tau2 = float(np.median(variance))
-    level = math.log((1 - BOUNDS_SHARE) * beta)
+    level = math.log((1 - BOUNDS_SHARE) * beta / views)
     alike = bets.upper_rates(
         np.full((1, 1), 0.6 * alpha * n),
         np.full((1, 1), tau2),
         np.full(1, n),
-        BOUNDS_SHARE * beta / len(variance),
+        BOUNDS_SHARE * beta / (len(variance) * views),
     ).item()
     lam = np.geomspace(-level / alpha, 60 * m / alpha + 60 * n, 400)
     spread = 0.6 * (alpha / n + tau2 / n**2)

@@ -42,12 +42,13 @@ def certify_known_mix(
     Parameters
     ----------
     misses
-        (E, C) records of each label above each edge, edges from 1 downwards: the raw, linear,
-        unbiased estimates, never smoothed or made monotone. The caller guarantees that the edges
-        and their order were fixed before any data were seen, and that noise is independent between
-        labels, independent of `totals`, and sub-Gaussian.
+        (E, C) records of each label above each edge, edges from 1 downwards: the raw, linear
+        estimates, never made monotone or smoothed by what they are. The caller guarantees that the
+        edges and their order were fixed before any data were seen, and that noise is independent
+        between labels, independent of `totals`, and sub-Gaussian. Or (V, E, C), several such
+        estimates of the same: each must have at least the misses of its edge, but for noise.
     variance
-        The variance proxies τ² of their noise, (E, C) or what broadcasts to it; 0 without privacy.
+        The variance proxies τ² of their noise, or what broadcasts to them; 0 without privacy.
     totals
         (C,) records per label, from a separate release.
     mix
@@ -65,16 +66,18 @@ def certify_known_mix(
             fix="Labels that were counted go to certify_counted_mix",
         )
     used = shares > 0
-    pi, raw = shares[used], t.misses[:, used]
-    noise = t.variance[:, used]
+    pi, raw, noise = shares[used], t.misses[..., used], t.variance[..., used]
     on_totals = TOTALS_SHARE * t.beta if t.total_sd > 0 else 0.0
     present = bets.surely_present(t.totals[used], t.total_sd, on_totals)
     each = (t.beta - on_totals) / len(t.alphas)
     edges = []
     for a in t.alphas:
-        phi, lead = _bet(pi, present, noise.mean(axis=0), a, each)
-        wealth = lead - raw @ phi - noise @ phi**2 / 2
-        rejected = wealth[1:] >= -math.log(each)  # row 0 is score 1: the full set
+        wealth = np.full(raw.shape[1], -np.inf)
+        for seen, proxy in zip(raw, noise, strict=True):
+            phi, lead = _bet(pi, present, proxy.mean(axis=0), a, each / len(raw))
+            wealth = np.logaddexp(wealth, lead - seen @ phi - proxy @ phi**2 / 2)
+        # Row 0 is score 1: the full set. Every estimate has the same stake.
+        rejected = wealth[1:] >= math.log(len(raw) / each)
         edges.append(int(np.argmin(np.append(rejected, False))))
     over = ["the calibration records"]
     trusted = [*TRUSTED, "the label mix given as shares is this site's", SKETCH_TRUSTED]

@@ -50,7 +50,7 @@ class Certified(Certificate):
 
 @dataclass(frozen=True)
 class Tables:
-    """Noisy misses (E, C) with variance proxies, noisy totals (C,), and what is asked."""
+    """Noisy misses (V, E, C) with variance proxies, noisy totals (C,), and what is asked."""
 
     misses: Float64
     variance: Float64
@@ -70,7 +70,8 @@ class Tables:
         confidence: float,
     ) -> Tables:
         table = _finite(misses, "misses")
-        if table.ndim != 2 or not table.size:
+        table = table[None] if table.ndim == 2 else table
+        if table.ndim != 3 or not table.size:
             raise FedcoverError(
                 f"misses has shape {table.shape}",
                 allowed="one row per edge from score 1 downwards, one column per label",
@@ -81,10 +82,10 @@ class Tables:
             noise = np.broadcast_to(proxies, table.shape)
         except ValueError:
             noise = np.full(1, -1.0)
-        if counts.shape != table.shape[1:] or (noise < 0).any():
+        if counts.shape != table.shape[2:] or (noise < 0).any():
             raise FedcoverError(
                 f"variance has shape {proxies.shape} and totals {counts.shape}",
-                allowed=f"variances ≥ 0 that fit {table.shape}, and {table.shape[1]} totals",
+                allowed=f"variances ≥ 0 that fit {table.shape}, and {table.shape[2]} totals",
                 fix="Take all three from the same sketch",
             )
         sd = checks.real(total_sd, "total_sd", 0, np.inf)
@@ -103,9 +104,9 @@ def words(
 ) -> str:
     """The statement of a certificate."""
     levels = ", ".join(f"{1 - a:.4g}" for a in alphas)
-    hold = "coverage is at least" if len(alphas) == 1 else "all coverages are at least"
+    hold = "is at least" if len(alphas) == 1 else "is, at every level together, at least"
     return (
-        f"With probability at least {1 - beta:.4g}, this site's {hold} {levels}. "
+        f"With probability at least {1 - beta:.4g}, the coverage at this site {hold} {levels}. "
         f"The probability is over {_listed(over)}. It is a statement about this site, not about "
         f"several sites together. Taken on your word: {_listed(trusted)}. The threshold depends "
         "on this site's own label mix without noise."
@@ -140,7 +141,7 @@ def _plain_counts(misses: Float64, totals: Float64) -> None:
     """Without noise, raw counts can be told from smoothed ones."""
     whole = (misses == np.round(misses)).all() and (totals == np.round(totals)).all()
     inside = (misses >= 0).all() and (misses <= totals).all()
-    if not (whole and inside and (np.diff(misses, axis=0) >= 0).all()):
+    if not (whole and inside and (np.diff(misses, axis=1) >= 0).all()):
         raise FedcoverError(
             "misses without noise are not whole numbers that grow downwards up to the totals",
             allowed="plain counts of records above each edge",

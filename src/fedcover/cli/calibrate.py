@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,6 +28,8 @@ from fedcover.cli.common import (
     Temperature,
     Unit,
     View,
+    coverage_note,
+    coverages,
     error_rates,
     known_target,
     make,
@@ -38,7 +40,6 @@ from fedcover.cli.common import (
     site_files,
     site_name,
     spans,
-    stated_errors,
 )
 from fedcover.errors import FedcoverError
 from fedcover.protocols.base import checked_certify, under_budget
@@ -108,22 +109,25 @@ def calibrate(
     first = next(iter(cals.values()))
     rounds = f"{first.cost.rounds} round{'s' * (first.cost.rounds != 1)}"
     table = Table(title=f"{first.method}: {len(sites)} sites, {rounds}")
-    for heading in ("target", "own/all", "worth", "α", "threshold", "±", "sent", "received"):
+    for heading in ("target", "own/all", "worth", "α", "threshold", "coverage"):
         justify: Any = "left" if heading == "target" else "right"
         table.add_column(heading, justify=justify, no_wrap=heading != "target")
     own = {s.name: len(s) for s in sites}
     for name, cal in cals.items():
         cal.save(out_dir / f"{_file_name(name)}.json")
         about = [name, f"{own[name]}/{cal.n_records}", f"{cal.effective_size:.0f}"]
-        sent = [f"{cal.cost.bytes_up:,} B", f"{cal.cost.bytes_down:,} B"]
-        for level, limits, off in zip(cal.alpha, spans(cal), stated_errors(cal), strict=True):
-            cells = [*about, f"{level:g}", limits.replace(" to ", " to\n"), off, *sent]
-            table.add_row(*map(Text, cells))
-            about, sent = [""] * 3, [""] * 2
+        for level, limits, off in zip(cal.alpha, spans(cal), coverages(cal), strict=True):
+            table.add_row(*map(Text, [*about, f"{level:g}", limits, off]))
+            about = [""] * 3
     out.print(table)
     out.print("own/all: calibration records of the target itself, and those its thresholds use.")
-    if any(cal.coverage_error is not None for cal in cals.values()):
-        out.print("±: one standard deviation of the coverage, with every error that is known.")
+    if note := coverage_note(first):
+        out.print(note)
+    sent, received = (
+        _bytes(getattr(cal.cost, way) for cal in cals.values())
+        for way in ("bytes_up", "bytes_down")
+    )
+    out.print(f"A target's site sent {sent} and received {received}.", highlight=False)
     for note in dict.fromkeys(note for cal in cals.values() for note in cal.notes):
         out.print(Text.assemble(("Note: ", "yellow"), note))
     out.print(Text(f"One calibration file per target is in {out_dir}."))
@@ -173,6 +177,11 @@ def _promise(cals: list[fc.Calibration]) -> str:
         return promises.pop()
     common = next(iter(promises)).partition("; coverage")[0]
     return f"{common}; the file of each target states its own errors"
+
+
+def _bytes(counts: Iterable[int]) -> str:
+    low, *_, high = sorted([*counts] * 2)
+    return f"{low:,} B" if low == high else f"{low:,} to {high:,} B"
 
 
 def _file_name(target: str) -> str:

@@ -99,11 +99,23 @@ def spans(cal: fc.Calibration) -> list[str]:
     return [span(row) for row in positions(cal.thresholds, cal.distances)]
 
 
-def stated_errors(cal: fc.Calibration) -> list[str]:
-    """One standard deviation of the coverage at each level, where the method states it."""
+def coverages(cal: fc.Calibration) -> list[str]:
+    """What is said of the coverage at each level: certified, with its deviation, or aimed at."""
+    if cal.certificate is not None:
+        return [f"≥ {1 - a:g} ({cal.certificate.confidence:.4g})" for a in cal.alpha]
     if cal.coverage_error is None:
-        return ["-"] * len(cal.alpha)
-    return [f"{error:.3f}" for error in cal.coverage_error]
+        return [f"{1 - a:g}" for a in cal.alpha]
+    stated = zip(cal.alpha, cal.coverage_error, strict=True)
+    return [f"{1 - a:g} ± {error:.3f}" for a, error in stated]
+
+
+def coverage_note(cal: fc.Calibration) -> str:
+    """How to read what `coverages` says; nothing where it says the aim alone."""
+    if cal.certificate is not None:
+        return "Coverage ≥ c (p): at least c with probability p, see the certificate."
+    if cal.coverage_error is None:
+        return ""
+    return "Coverage c ± s: s is one standard deviation, with every error that is known."
 
 
 def site_files(files: list[Path]) -> list[Path]:

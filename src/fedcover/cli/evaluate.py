@@ -51,8 +51,10 @@ def evaluate(
                 shown.add_row(name, str(c.n), f"{c.value:.3f}", f"{c.low:.3f} - {c.high:.3f}")
         out.print(shown)
         overall = parts["all"][a]["all"]
-        verdict = _verdict(overall, level, cal, confidence)
+        verdict = _verdict(overall, level, _worth(cal, a), confidence)
         out.print(f"mean set size {sizes.mean():.3f} of {cal.n_classes}; {verdict}")
+    if cal.certificate is not None:
+        out.print(Text(f"Certificate: {cal.certificate.statement}"))
     if out_file is not None:
         figures = {
             part: [{str(k): vars(c) for k, c in level.items()} for level in by_level]
@@ -64,14 +66,22 @@ def evaluate(
             file.write(json.dumps(body, indent=1))
 
 
-def _verdict(c: Coverage, level: float, cal: fc.Calibration, confidence: float) -> str:
+def _worth(cal: fc.Calibration, a: int) -> float:
+    """How many records would leave the coverage as uncertain as noise and all else leave it."""
+    if cal.coverage_error is None:
+        return cal.effective_size
+    variance = cal.alpha[a] * (1 - cal.alpha[a])
+    return min(cal.effective_size, variance / max(float(cal.coverage_error[a]) ** 2, 1e-300))
+
+
+def _verdict(c: Coverage, level: float, worth: float, confidence: float) -> str:
     """Does the coverage fit the promise, given both the test records and the calibration set?"""
-    low, high = coverage_tails(c.hits, c.n, level, cal.effective_size)
+    low, high = coverage_tails(c.hits, c.n, level, worth)
     rare = (1 - confidence) / 2
     if low < rare:
         return (
             f"below {1 - level:g} by more than {c.n} test records and a calibration worth "
-            f"{cal.effective_size:.0f} records explain (chance {low:.2g}): check that the records "
+            f"{worth:.0f} records explain (chance {low:.2g}): check that the records "
             "follow the target's own label mix and that a label looks alike at all sites"
         )
     if high < rare:

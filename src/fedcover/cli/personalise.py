@@ -19,13 +19,14 @@ from fedcover.cli.common import (
     Certify,
     Logits,
     Seed,
+    coverage_note,
+    coverages,
     error_rates,
     out,
     outputs_for,
     shown_once,
     site_name,
     spans,
-    stated_errors,
 )
 from fedcover.cli.labelfile import LabelFile, numbers, read_label_file
 from fedcover.cli.sketchfile import load_sketch, no_sketches, outputs
@@ -139,11 +140,12 @@ class Records:
 
 def _show(sketch: fc.SketchResult, cal: fc.Calibration, mix: str, path: Path) -> None:
     shown = Table(title=Text(f"Thresholds for {cal.target}"))
-    for heading in ("α", "promise", "threshold", "coverage ±"):
+    for heading in ("α", "threshold", "coverage"):
         shown.add_column(heading, justify="right", no_wrap=True)
-    for level, limits, error in zip(cal.alpha, spans(cal), stated_errors(cal), strict=True):
-        shown.add_row(f"{level:g}", f"{1 - level:g}", limits, error)
+    for level, limits, covered in zip(cal.alpha, spans(cal), coverages(cal), strict=True):
+        shown.add_row(f"{level:g}", limits, covered)
     out.print(shown)
+    out.print(coverage_note(cal))
     rests = f"{len(sketch.sites)} site(s), {sketch.n_records:,} records"
     out.print(Text(f"Label mix: {mix}. The sketch: {rests}."))
     out.print(Text(f"Promise: {cal.guarantee}."))

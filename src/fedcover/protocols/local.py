@@ -69,4 +69,4 @@ class Local:
             return fit
         found, certificate = certified_alone(np.sort(site.positions), task.alphas, task.certify)
         limits = np.repeat(found[:, None], task.n_classes, axis=1)
-        return replace(fit, positions=limits, certificate=certificate)
+        return replace(fit, positions=limits, certificate=certificate, coverage_error=None)

@@ -90,10 +90,11 @@ def write(
 
 
 def _facts(cal: Calibration, stated: Float64) -> list[Fact]:
-    facts = [Fact(f"{100 * (1 - a):g}%", f"promised at α = {a:g}") for a in cal.alpha[:3]]
+    what = "promised" if cal.certificate is None else "or more, certified,"
+    facts = [Fact(f"{100 * (1 - a):g}%", f"{what} at α = {a:g}") for a in cal.alpha[:3]]
     if cal.certificate is not None:
         sure = f"{100 * cal.certificate.confidence:g}%"
-        return [*facts, Fact(sure, "probability that the coverage is as promised or more")]
+        return [*facts, Fact(sure, "probability of that; what it is over stands below")]
     worst = int(np.argmax(stated))
     what = f"points, one standard deviation of the coverage at α = {cal.alpha[worst]:g}"
     return [*facts, Fact(f"± {100 * stated[worst]:.1f}", what)]
@@ -101,23 +102,23 @@ def _facts(cal: Calibration, stated: Float64) -> list[Fact]:
 
 def _thresholds(cal: Calibration, stated: Float64) -> Table:
     limits = positions(cal.thresholds, cal.distances)
+    sure = None if cal.certificate is None else f"{100 * cal.certificate.confidence:g}%"
     rows = [
-        [f"{a:g}", f"{100 * (1 - a):g}%", span(row), f"± {100 * error:.2f}"]
+        [f"{a:g}", span(row), f"≥ {aim}, certified" if sure else f"{aim} ± {100 * error:.2f}"]
         for a, row, error in zip(cal.alpha, limits, stated, strict=True)
+        for aim in [f"{100 * (1 - a):g}%"]
     ]
-    certified = (
-        " The thresholds are certified: as large as it takes to keep the promise in spite of these "
-        f"errors, with probability {100 * cal.certificate.confidence:g}%."
-        if cal.certificate
-        else ""
+    about = (
+        f"Certified: with probability {sure}, see below"
+        if sure
+        else "±: one standard deviation in points, with every error that is known"
     )
     return Table(
         "The thresholds",
-        ["α", "Promise", "Threshold", "Error (points)"],
+        ["α", "Threshold", "Coverage"],
         rows,
         "A label is in the set if its score is at most the threshold; from the lowest to the "
-        f"highest of {cal.n_classes:,} labels. Error: one standard deviation of the coverage, with "
-        f"everything in it that is known.{certified} The sketch has records worth "
+        f"highest of {cal.n_classes:,} labels. {about}. The sketch has records worth "
         f"{cal.effective_size:,.0f} of this site's own label mix.",
     )
 

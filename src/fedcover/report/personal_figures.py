@@ -21,6 +21,9 @@ Float64 = NDArray[np.float64]
 MARKERS = "os^Dv*Pp"
 """One for each threshold that is marked."""
 
+SHORT = 18
+"""Letters of a threshold up to which keys fit beside each other."""
+
 
 @dataclass(frozen=True)
 class Mark:
@@ -59,7 +62,8 @@ def distribution(
     own
         The same from the site's own scores: places and shares.
     """
-    columns = 3 if width > style.NARROW else 1 + (len(marks) < 4)
+    long = max(len(mark.text) for mark in marks) > SHORT
+    columns = 3 - long if width > style.NARROW else 1 + (len(marks) < 4 and not long)
     lines = -(-(len(marks) + 2 + (own is not None)) // columns)
     figure, (axes,) = style.grid(width, 2.9 + 0.2 * lines, 1, 1)
     band = np.clip(np.stack([values - 2 * deviation, values + 2 * deviation]), 0, 1)

@@ -23,7 +23,7 @@ NICE = (0.0, 0.5, 0.25, 1e-9, 0.1, 1e-16, 1e-3, 0.4, 0.05, 0.01, 1e-5, 1e-100)
 FEW_BINS = 12
 """Bins up to which ticks are at their edges."""
 
-LETTER, GAP = 0.07, 0.08
+LETTER, GAP = 0.07, 0.06
 """Inches that a letter of a tick takes, and that are left between two ticks."""
 
 
@@ -33,8 +33,12 @@ def score_text(at: int | np.int64) -> str:
     if min(v, d) >= 1e-3:
         return f"{v:.4f}"
     if v < d:
-        return f"{v:.2g}"
-    return f"1 - {d:.2g}" if d else "1"
+        return _short(v, 2)
+    return f"1 - {_short(d, 2)}" if d else "1"
+
+
+def _short(value: float, digits: int = 6) -> str:
+    return f"{value:.{digits}g}".replace("e-0", "e-")
 
 
 def span(row: Positions) -> str:
@@ -87,6 +91,6 @@ class ScoreAxis:
         out = ends
         for v in NICE[1:]:
             low, high = positions([v, 1 - v], [1 - v, v]).tolist()
-            upper = f"{1 - v:g}" if v >= 1e-3 else f"1 - {v:g}"
-            out += [(low, f"{v:g}"), (high, upper)]
+            upper = f"{1 - v:g}" if v >= 1e-3 else f"1 - {_short(v)}"
+            out += [(high, upper), (low, _short(v))]
         return out

@@ -28,7 +28,7 @@ DASHED = (0, (4, 2))
 
 POINT: Any = {"color": INK, "marker": "o", "ms": 5.5, "mec": PAPER, "mew": 0.7, "ls": ""}
 
-MARGINS = 2.2
+MARGINS = 1.7
 """Inches beside the score axis, at most: names of rows at the left, totals at the right."""
 
 

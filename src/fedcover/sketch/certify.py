@@ -1,7 +1,8 @@
 """The certificate of a target: which edge of the public bins is enough, with which probability.
 
-Edges are those of the table, from score 1 downward, fixed before any data. The misses are the raw
-sums of the table: never smoothed, blended or made monotone. One threshold serves all labels.
+Edges are those of the table, from score 1 downward, fixed before any data. The misses are linear
+sums of the table: never blended or made monotone, and averaged only over fixed windows further
+down, where there are no fewer. One threshold serves all labels.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from fedcover.certificate import (
 )
 from fedcover.errors import FedcoverError
 from fedcover.protocols.base import Fit
+from fedcover.sketch import factor
 from fedcover.sketch.grid import upper_edges
 from fedcover.sketch.personal import Personal
+from fedcover.sketch.table import SketchTable
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
@@ -56,14 +59,12 @@ def with_certificate(
         )
     if table.layout.groups is not None:
         raise shared_rows()
-    variance = np.append(0.0, table.miss_deviation()[:-1] ** 2)[:, None]
-    if own is not None and not _pool_wins(personal, variance, confidence, len(own)):
+    misses, variance = views(table)
+    if own is not None and not _pool_wins(personal, variance[-1], confidence, len(own)):
         # Where only noisy totals tell how large the pool is, what the pool stakes on them is lost.
         spent = TOTALS_SHARE if table.records is None and table.label_sd > 0 else 0.0
         found, certificate = certified_alone(np.sort(own), personal.alphas, confidence, spent)
         return _certified(fit, found, certificate)
-    # Row k: records above edge k, which are those of the bins before it.
-    misses = np.vstack([np.zeros(table.layout.rows), table.misses[:, :-1].T])
     given = (misses, variance, table.separate_totals)
     if mix.counts is None:
         test = partial(certify_known_mix, *given, mix=mix.shares)
@@ -72,6 +73,30 @@ def with_certificate(
     certified = test(alpha=personal.alphas, confidence=confidence, total_sd=table.label_sd)
     found = upper_edges(table.layout.cut_array)[list(certified.edges)]
     return _certified(fit, found, Certificate(certified.confidence, certified.statement))
+
+
+def windows(bins: int) -> tuple[int, ...]:
+    """Over how many further edges noisy misses are averaged: few for steep curves, and many."""
+    wide = factor.windows(bins)
+    return tuple(sorted({wide[min(4, len(wide) - 1)], wide[0]}))
+
+
+def views(table: SketchTable) -> tuple[Float64, Float64]:
+    """Misses (V, E, C) and their noise (V, E, 1); row k is of edge k, above which are k bins.
+
+    Noise is averaged away over edges further down, where misses are no fewer: no more is certified.
+    """
+    bins = table.layout.bins
+    ways = windows(bins) if table.table_sd else (0,)
+    misses = np.zeros((len(ways), bins, table.layout.rows))
+    variance = np.zeros((len(ways), bins, 1))
+    ahead = np.cumsum(np.pad(table.misses, ((0, 0), (1, 0))), axis=1)
+    first = np.arange(bins - 1)
+    for view, window in enumerate(ways):
+        last = np.minimum(first + window + 1, bins)
+        misses[view, 1:] = ((ahead[:, last] - ahead[:, first]) / (last - first)).T
+        variance[view, 1:, 0] = (table.table_sd * factor.ahead_deviation(bins, window)[:-1]) ** 2
+    return misses, variance
 
 
 def shared_rows() -> FedcoverError:
@@ -111,4 +136,10 @@ def _pool_wins(personal: Personal, variance: Float64, confidence: float, n_own: 
 def _certified(fit: Fit, found: Int64, certificate: Certificate) -> Fit:
     """One threshold for all labels."""
     limits = np.repeat(found[:, None], fit.positions.shape[1], axis=1)
-    return replace(fit, positions=limits, certificate=certificate)
+    return replace(
+        fit,
+        positions=limits,
+        certificate=certificate,
+        coverage_error=None,  # it was about 1-α itself, and certified thresholds aim above it
+        error=f"certified, with probability at least {certificate.confidence:g}",
+    )

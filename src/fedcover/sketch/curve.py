@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcover.quantile import rounding_slack
+from fedcover.sketch import factor
 from fedcover.sketch.grid import middles, upper_edges
-from fedcover.sketch.plan import WIDEST
 from fedcover.sketch.table import SketchTable
 from fedcover.sketch.totals import label_totals, row_totals
 
@@ -30,9 +30,6 @@ Positions = NDArray[np.int64]
 WHOLE_BIN = 0.01
 """Share of the target's scores in one bin from which its upper edge is taken: it may be one value
 with that mass, and then its middle would miss all of it."""
-
-WINDOWS = (WIDEST, 32, 16, 8, 4, 2, 1, 0)
-"""Bins on either side over which sums are averaged; the widest that blurs less than the noise."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +190,7 @@ def _smoothed(
     and no single bin that clearly is a crowd: what the average may blur is then less than the noise
     it takes away. Both are read off the noisy sums themselves.
     """
-    for window in WINDOWS:
+    for window in factor.windows(len(raw)):
         misses = _monotone(_averaged(raw, window))
         i = min(int(np.searchsorted(misses, alpha, side="right")), len(misses) - 1)
         noise = float(table.miss_deviation(window)[i]) * size

@@ -21,9 +21,6 @@ CONFUSION_SHARE = 0.2
 LEAST_SHARE_SIGMA = 50.0
 """Scaled deviation of one site's noise from which discrete noise is accounted as continuous."""
 
-WIDEST = 64
-"""Most bins on either side over which sums are averaged."""
-
 USUAL_ALPHA = 0.1
 """The level for which a collection is judged that names none."""
 
@@ -134,7 +131,8 @@ def predicted_deviation(
     """
     noise = noise_for(privacy, layout, n_sites, most_per_site)
     per_row = noise.table_sigma / noise.scale * math.sqrt(n_sites)
-    middle = float(factor.sum_deviation(layout.bins, WIDEST)[layout.bins // 2])
+    window = factor.windows(layout.bins)[0]
+    middle = float(factor.sum_deviation(layout.bins, window)[layout.bins // 2])
     return per_row * middle * math.sqrt(layout.rows) / records
 
 
