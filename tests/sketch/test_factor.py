@@ -51,6 +51,24 @@ def test_what_is_measured_is_an_integer_convolution(seed, bins, most):
     assert got.tolist() == wanted
 
 
+@pytest.mark.parametrize("bins", [64, 1840, 4096])
+def test_the_transform_is_exact_up_to_the_number_of_records_it_is_used_for(bins):
+    """As many records as that in one bin, in the last ones, and spread over all, to the digit."""
+    most = factor.EXACT - 1
+    rng = np.random.default_rng(bins)
+    counts = np.zeros((5, bins), dtype=np.int64)
+    counts[0, 0] = counts[1, bins // 2] = most
+    counts[2, -2:] = most // 2
+    counts[3] = rng.multinomial(most, rng.dirichlet(np.full(bins, 0.05)))
+    counts[4] = most // bins
+    wanted = [np.convolve(row, factor.coefficients(bins))[:bins] for row in counts]
+    assert np.array_equal(factor.measured(counts), wanted)
+    more = counts.copy()
+    more[0, 0] += 1  # and one more, by way of whole numbers
+    wanted[0] = wanted[0] + factor.coefficients(bins)
+    assert np.array_equal(factor.measured(more), wanted)
+
+
 @pytest.mark.parametrize("bins", SIZES)
 def test_sums_and_counts_undo_what_was_measured(bins):
     counts = np.random.default_rng(bins).integers(0, 1000, (4, bins))
