@@ -75,10 +75,13 @@ def with_certificate(
     return _certified(fit, found, Certificate(certified.confidence, certified.statement))
 
 
+WINDOWS = (0.0, 8 / 1520, 96 / 1520)
+"""Over which part of all edges noisy misses are averaged: little for steep curves, and more."""
+
+
 def windows(bins: int) -> tuple[int, ...]:
-    """Over how many further edges noisy misses are averaged: few for steep curves, and many."""
-    wide = factor.windows(bins)
-    return tuple(sorted({wide[min(4, len(wide) - 1)], wide[0]}))
+    """Over how many further edges; every one once."""
+    return tuple(sorted({round(part * bins) for part in WINDOWS}))
 
 
 def views(table: SketchTable) -> tuple[Float64, Float64]:

@@ -198,7 +198,29 @@ def _smoothed(
         crowd = cells[low : high + 1].max() > WHOLE_BIN + 3 * cell_sd
         if window == 0 or (misses[high] - misses[low] <= noise and not crowd):
             break
-    return misses, i, noise
+    misses = _with_steps(misses, i, raw, cells > WHOLE_BIN + 3 * cell_sd, noise)
+    return misses, min(int(np.searchsorted(misses, alpha, side="right")), len(raw) - 1), noise
+
+
+def _with_steps(
+    misses: Float64, i: int, raw: Float64, crowds: NDArray[np.bool_], noise: float
+) -> Float64:
+    """Misses between two values that many records share: flat, and known by their mean.
+
+    A monotone fit rises with the noise along such a step, from below its level to above it, and
+    would end a set just under a value that belongs into it.
+    """
+    at = np.flatnonzero(crowds)
+    above, below = at[at < i], at[at >= i]
+    if not len(above) or not len(below) or below[0] == i:
+        return misses
+    step = slice(above[-1], below[0])
+    first, second = np.array_split(raw[step], 2)
+    if abs(second.mean() - first.mean()) > noise:
+        return misses
+    out = misses.copy()
+    out[step] = raw[step].mean()
+    return _monotone(out)
 
 
 def _steadied(mixed: Mixture, alpha: float) -> tuple[Float64, float, float]:

@@ -135,9 +135,9 @@ class SketchResult:
         """
         refuse_gone(mode=mode)
         alphas = checks.alphas(alpha)
-        site = None
-        if isinstance(label_counts, Site):
-            site, label_counts = label_counts, label_counts.label_counts
+        site = label_counts if isinstance(label_counts, Site) else None
+        counts = label_counts.label_counts if isinstance(label_counts, Site) else label_counts
+        if site is not None:
             name = name or site.name
         name = checked_name("site" if name is None else name, "name")
         own = None
@@ -148,7 +148,7 @@ class SketchResult:
                     "local_scores is empty", allowed="at least one score", fix="Leave it out"
                 )
         confidence = checked_certify(certify, self.method)
-        given = (label_counts, labels, probabilities, source)
+        given = (counts, labels, probabilities, source)
         mix = mix_of(self.table, self.label_names, *given, known=confidence is not None)
         personal = Personal(self.table, mix, alphas)
         fit = personal.fit()
