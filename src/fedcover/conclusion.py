@@ -88,13 +88,6 @@ def _alarms(
             who + f"no calibration record has label {which}, {fit.unseen.sum():.1%} of the labels "
             "there: in every set, because nothing is known about it"
         )
-    if fit.blurred > 0.5:
-        out.append(
-            who
-            + f"privacy noise hides {fit.blurred:.0%} of what sets its label mix apart: its sets "
-            "are nearer to those for the average mix; a larger epsilon, more counted labels, a "
-            "group of similar sites or public_counts=True would help"
-        )
     n = fit.records.sum()
     for a, alpha in enumerate(alphas):
         # (1-α)(W + w_y) > W, in units of the average record; then undo the subsampling.

@@ -315,7 +315,7 @@ def test_options_of_algorithm_1_are_refused_under_a_budget(options):
             raise AssertionError("a message was sent")
 
     method = DPFedCP(**options)
-    with pytest.raises(FedcoverError, match="privacy together with options of Algorithm 1"):
+    with pytest.raises(FedcoverError, match="privacy together with options of DPFedCP"):
         fc.calibrate(budget_sites(), method=method, privacy=BUDGET, engine=Dead())
     fc.calibrate(budget_sites(), method=method)  # without one they are fine
 
@@ -324,7 +324,7 @@ BAD_BUDGETS = {
     "site level": ({"privacy": fc.Privacy(1, 1e-5, unit="site")}, "most_per_site"),
     "a group": ({"privacy": BUDGET, "targets": {"g": ["a", "b"]}}, "a group of sites"),
     "pooled": ({"privacy": BUDGET, "method": fc.methods.Pooled()}, "privacy with method Global"),
-    "published": ({"privacy": BUDGET, "method": DPFedCP.paper()}, "Algorithm 1"),
+    "published": ({"privacy": BUDGET, "method": DPFedCP.paper()}, "options of DPFedCP"),
     "a number": ({"privacy": 1.0}, r"privacy is 1\.0"),
 }
 

@@ -60,7 +60,7 @@ def test_refused_is_what_is_predicted_to_move_the_coverage_by_half_of_alpha(view
 def test_no_budget_is_named_where_none_would_do():
     words = refused(3, 1000, budget(), (0.01,))
     assert "a larger budget" in words
-    assert plan.least_epsilon(budget(), Layout(1000, NOISY, True), 10, 3, None, 0.01) is None
+    assert plan.least_epsilon(budget(), Layout(1000, NOISY, True), 10, 3, None, False, 0.01) is None
 
 
 def test_the_predicted_deviation_is_the_one_noise_has():

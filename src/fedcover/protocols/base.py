@@ -119,8 +119,6 @@ class Fit:
         (C,) share of the target's labels that no calibration record has; mostly zeros.
     counted
         How many labels the target's own distribution was counted from; None if it was given.
-    blurred
-        Share of what sets the target's label mix apart that privacy noise hides.
     error
         How far the coverage may be off, in words, where the method knows.
     alarms
@@ -138,7 +136,6 @@ class Fit:
     available: int
     unseen: Float64
     counted: int | None = None
-    blurred: float = 0.0
     error: str = ""
     alarms: tuple[str, ...] = ()
     coverage_error: Float64 | None = None

@@ -212,12 +212,11 @@ class DPFedCP(AtServer):
         """What runs under a privacy budget: the sketch, which is DP-FedCP's weighted curve for all
         targets at once. Asking for each target's own histogram cost more noise at equal ε.
         """
-        special = self.solver == "averaging" or self.count_noise or self.subsample
-        if special:
+        if self != DPFedCP():
             raise FedcoverError(
-                "privacy together with options of Algorithm 1, count_noise or subsample",
+                "privacy together with options of DPFedCP",
                 allowed="privacy with DPFedCP() or Sketch()",
-                fix="The noise follows from privacy; drop the other options",
+                fix="The noise follows from privacy, and it runs as the sketch; drop the options",
             )
         return Sketch()
 

@@ -215,7 +215,9 @@ class Sketch:
         if task.privacy is None:
             return None
         given = (task.privacy, layout, task.noisy)
-        plan.refuse_hopeless(*given, self._records(task), self.most_per_site, task.alphas)
+        plan.refuse_hopeless(
+            *given, self._records(task), self.most_per_site, task.alphas, self.confusion
+        )
         events = plan.noise_for(*given, self.most_per_site, self.confusion).events
         public: tuple[str, ...] = ()
         if task.sizes is not None:

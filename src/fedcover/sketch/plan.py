@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedcover.errors import FedcoverError
 from fedcover.privacy import accounting
@@ -123,13 +123,18 @@ def noise_for(
 
 
 def predicted_deviation(
-    privacy: Privacy, layout: Layout, n_sites: int, records: int, most_per_site: int | None
+    privacy: Privacy,
+    layout: Layout,
+    n_sites: int,
+    records: int,
+    most_per_site: int | None,
+    confusion: bool = False,
 ) -> float:
     """Deviation of the coverage by noise on the table, for evenly mixed labels; all public.
 
     Of sums averaged over the widest window, as they are where noise is large.
     """
-    noise = noise_for(privacy, layout, n_sites, most_per_site)
+    noise = noise_for(privacy, layout, n_sites, most_per_site, confusion)
     per_row = noise.table_sigma / noise.scale * math.sqrt(n_sites)
     window = factor.windows(layout.bins)[0]
     middle = float(factor.sum_deviation(layout.bins, window)[layout.bins // 2])
@@ -143,16 +148,18 @@ def refuse_hopeless(
     records: int | None,
     most_per_site: int | None,
     alphas: tuple[float, ...],
+    confusion: bool = False,
 ) -> None:
     """Refuses, before any budget is spent, a collection whose noise would drown α."""
     if records is None:
         return
     alpha = min(alphas or (USUAL_ALPHA,))
-    predicted = predicted_deviation(privacy, layout, n_sites, records, most_per_site)
+    given = (layout, n_sites, records, most_per_site, confusion)
+    predicted = predicted_deviation(privacy, *given)
     if predicted <= alpha / 2:
         return
     need = math.ceil(records * predicted / (alpha / 2))
-    enough = least_epsilon(privacy, layout, n_sites, records, most_per_site, alpha)
+    enough = least_epsilon(privacy, *given, alpha)
     raised = f"epsilon={enough:.3g}" if enough else "a larger budget"
     summed = "" if privacy.view == "secure-sum" else ", view='secure-sum'"
     raise FedcoverError(
@@ -170,13 +177,15 @@ def least_epsilon(
     n_sites: int,
     records: int,
     most_per_site: int | None,
+    confusion: bool,
     alpha: float,
 ) -> float | None:
     """About the smallest ε that would do, in steps of a tenth; None if not even 100 is enough."""
     epsilon = privacy.epsilon
     while epsilon < 100:
         epsilon *= 1.1
-        larger = Privacy(epsilon, privacy.delta, privacy.unit, privacy.relation, privacy.view)
-        if predicted_deviation(larger, layout, n_sites, records, most_per_site) <= alpha / 2:
+        larger = replace(privacy, epsilon=epsilon)
+        given = (layout, n_sites, records, most_per_site, confusion)
+        if predicted_deviation(larger, *given) <= alpha / 2:
             return epsilon
     return None

@@ -23,7 +23,7 @@ from fedcover.sketch.file import from_bytes, to_bytes
 from fedcover.sketch.result import SketchResult
 
 ARRAYS = {"positions": np.int64, "ratios": np.float64, "records": np.float64, "unseen": np.float64}
-NUMBERS = ("total", "available", "blurred")
+NUMBERS = ("total", "available")
 
 
 def sketch_message(sketch: SketchResult) -> Message:
