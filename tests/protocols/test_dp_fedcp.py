@@ -306,7 +306,8 @@ def test_separate_label_counts_keep_the_coverage():
     "options",
     [{"start": 0.5}, {"step": 0.1}, {"local_steps": 5}, {"gradient_noise": 1.0},
      {"average": "all"}, {"participation": 0.5}, {"sites_per_round": 1},
-     {"solver": "averaging"}, {"count_noise": 5.0}, {"subsample": True}],
+     {"solver": "averaging"}, {"count_noise": 5.0}, {"subsample": True},
+     {"gamma": 1e-3}, {"mixture": "counts"}, {"rounds": 50}],
     ids=str,
 )  # fmt: skip
 def test_options_of_algorithm_1_are_refused_under_a_budget(options):

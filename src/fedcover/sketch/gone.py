@@ -5,11 +5,11 @@ from __future__ import annotations
 from fedcover.errors import FedcoverError
 
 GONE = {
-    "mode": "certify=0.95 in calibrate or personalise, which promises the coverage with a stated "
+    "mode": "Use certify=0.95 in calibrate or personalise: it promises the coverage with a stated "
     "probability",
-    "public_counts": "Sketch(most_per_site=...) with unit='site', or unit='record'",
-    "warp": "nothing: the standard bins resolve both ends and the middle of every score",
-    "design": "nothing: noise is factorised, which suits every number of bins",
+    "public_counts": "Use Sketch(most_per_site=...) with unit='site', or unit='record'",
+    "warp": "Leave it out: the standard bins resolve both ends and the middle of every score",
+    "design": "Leave it out: noise is factorised, which suits every number of bins",
 }
 """Options of version 0.1, and what takes their place."""
 
@@ -21,5 +21,5 @@ def refuse_gone(**given: object) -> None:
             raise FedcoverError(
                 f"{name}={value!r}",
                 allowed=f"no option {name}; it went with version 0.1",
-                fix=f"Use {GONE[name]}",
+                fix=GONE[name],
             )
