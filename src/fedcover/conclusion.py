@@ -34,7 +34,11 @@ def calibration_of(
     for alarm in alarms:
         warnings.warn(alarm, FedcoverWarning, stacklevel=3)
     limits = _nested(alphas, fit.positions)
-    promise = "; ".join(t for t in (fit.error, statement.effect if statement else "") if t)
+    if fit.certificate is None:
+        promise = "; ".join(t for t in (fit.error, statement.effect if statement else "") if t)
+        promise = method.guarantee + (f"; {promise}" if promise else "")
+    else:
+        promise = f"at least 1-α with probability {fit.certificate.confidence:g} (certificate)"
     return Calibration(
         target=target,
         alpha=alphas,
@@ -42,7 +46,7 @@ def calibration_of(
         distances=distances_at(limits),
         method=method.label,
         options=_options(method),
-        guarantee=method.guarantee + (f"; {promise}" if promise else ""),
+        guarantee=promise,
         reveals=statement.words() if statement else method.reveals,
         shares_scores=method.shares_scores,
         ratios=fit.ratios,

@@ -48,4 +48,5 @@ def certified_alone(
     found = np.array([TOP if k is None else at[k] for k in ranks], dtype=np.int64)
     over = [f"the {len(at)} calibration records of this site alone"]
     trusted = ["this site's records are independent and like those to come"]
-    return found, Certificate(confidence, words(alphas, 1 - confidence, over, trusted))
+    shows = "is the score of one of this site's records: do not publish it"
+    return found, Certificate(confidence, words(alphas, 1 - confidence, over, trusted, shows))

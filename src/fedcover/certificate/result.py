@@ -100,7 +100,11 @@ class Tables:
 
 
 def words(
-    alphas: tuple[float, ...], beta: float, over: Sequence[str], trusted: Sequence[str]
+    alphas: tuple[float, ...],
+    beta: float,
+    over: Sequence[str],
+    trusted: Sequence[str],
+    shows: str = "depends on this site's own label mix without noise",
 ) -> str:
     """The statement of a certificate."""
     levels = ", ".join(f"{1 - a:.4g}" for a in alphas)
@@ -108,8 +112,7 @@ def words(
     return (
         f"With probability at least {1 - beta:.4g}, the coverage at this site {hold} {levels}. "
         f"The probability is over {_listed(over)}. It is a statement about this site, not about "
-        f"several sites together. Taken on your word: {_listed(trusted)}. The threshold depends "
-        "on this site's own label mix without noise."
+        f"several sites together. Taken on your word: {_listed(trusted)}. The threshold {shows}."
     )
 
 

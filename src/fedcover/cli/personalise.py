@@ -114,8 +114,13 @@ def personalise(
         mix["label_counts"] = records.counts
         said = f"{records.counts.sum():,} counted labels"
     own = records.site.scores if records and records.site and use_own_scores else None
+    # With its records a site's own certificate can be taken where it is expected to be better.
+    site_itself = records.site if records is not None and certify is not None else None
+    whole: dict[str, Any] = {} if site_itself is None else {"label_counts": site_itself}
     cal = shown_once(
-        lambda: made.personalise(alpha=levels, local_scores=own, certify=certify, name=name, **mix),
+        lambda: made.personalise(
+            alpha=levels, local_scores=own, certify=certify, name=name, **{**mix, **whole}
+        ),
         lambda cal: cal.notes,
     )
     cal.save(out_file)
