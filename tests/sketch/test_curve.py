@@ -249,7 +249,7 @@ def test_without_crowds_the_threshold_is_the_middle_of_the_crossing_bin():
     at = bins_of(quantile.positions, cuts)
     assert (quantile.positions == middles(cuts)[at]).all()
     assert np.abs(at - 40).max() <= 1
-    assert quantile.inside == pytest.approx(1 / 400, abs=1e-6)
+    assert quantile.cells[quantile.bin] == pytest.approx(1 / 400, abs=1e-6)
 
 
 @pytest.mark.parametrize("mass", [0.012, 0.1, 0.7])
@@ -267,7 +267,7 @@ def test_a_bin_that_may_be_one_value_is_taken_whole(mass):
     edges = upper_edges(table.layout.cut_array)
     assert (quantile.positions == edges[k]).all()
     assert mass > WHOLE_BIN
-    assert quantile.inside == pytest.approx(mass, rel=0.05)
+    assert quantile.cells[quantile.bin] == pytest.approx(mass, rel=0.05)
 
 
 def test_scores_that_crowd_in_one_place_are_covered():

@@ -208,12 +208,17 @@ def test_no_privacy_for_comparison(draws):
 @pytest.mark.parametrize("epsilon", [1, 2, 8])
 @pytest.mark.parametrize("score", [fc.scores.APS(u=1.0), fc.scores.LAC()], ids=str)
 def test_crowded_scores_are_covered_too(score, epsilon):
-    truth, found = Truth(score), []
+    """A site of 50 records may be drawn towards the others: its bias is in the stated error."""
+    truth, found, stated = Truth(score), [], []
     for draw in Simulated(score).draws(500, n_test=1):
         sketch = fc.collect(draw.sites, privacy=budget(epsilon))
-        found.append(truth.coverage(sketch.personalise(draw.sites[1].label_counts, 0.1)))
+        cal = sketch.personalise(draw.sites[1].label_counts, 0.1)
+        found.append(truth.coverage(cal))
+        stated.append(cal.coverage_error[0])
     coverage = shown(f"{score}, ε={epsilon}", found)
-    assert abs(coverage.mean() - 0.9) <= SMOOTHED + 4 * coverage.std() / np.sqrt(len(coverage))
+    error = 4 * coverage.std() / np.sqrt(len(coverage))
+    assert abs(coverage.mean() - 0.9) <= np.mean(stated) + error
+    assert np.mean(np.abs(coverage - 0.9) <= 2 * np.array(stated)) >= 0.91 - 0.04
 
 
 # ---------------------------------------------------------------- many labels

@@ -108,8 +108,8 @@ class Quantile:
         (rows,) share of the records of each row above that bin's middle.
     noise
         Deviation of the misses there by privacy noise on the table.
-    inside
-        Mass of the bin, inside of which nothing is known.
+    cells
+        (B,) the target's share in each bin, as measured.
     smoothing
         Deviation by drawing rows that noise hides towards all records.
     kept
@@ -122,7 +122,7 @@ class Quantile:
     shares: Float64
     row_misses: Float64
     noise: float
-    inside: float
+    cells: Float64
     smoothing: float
     kept: float
 
@@ -143,9 +143,8 @@ def _exact(mixed: Mixture, alpha: float) -> Quantile:
     out = edges[np.minimum(at, len(edges) - 1)]
     out = np.where((mixed.unseen > 0) | (seen <= 0) | (level + slack < 0), edges[0], out)
     i = int(np.clip(np.searchsorted(misses, alpha * seen, side="right"), 0, len(misses) - 1))
-    inside = float(c @ table.cells[:, i])
     n = np.maximum(mixed.totals, 1.0)
-    return Quantile(out, i, misses, c, table.misses[:, i] / n, 0.0, inside, 0.0, 1.0)
+    return Quantile(out, i, misses, c, table.misses[:, i] / n, 0.0, c @ table.cells, 0.0, 1.0)
 
 
 def _noisy(mixed: Mixture, alpha: float) -> Quantile:
@@ -162,7 +161,7 @@ def _noisy(mixed: Mixture, alpha: float) -> Quantile:
     whole = (cells[at] > WHOLE_BIN) | (at == 0)
     out = np.where(whole, upper_edges(cuts)[at], middles(cuts)[at])
     rows = _row_misses(mixed, i, alpha)
-    return Quantile(out, i, misses, c, rows, noise, max(float(cells[i]), 0.0), smoothing, kept)
+    return Quantile(out, i, misses, c, rows, noise, cells, smoothing, kept)
 
 
 def _monotone(values: Float64) -> Float64:

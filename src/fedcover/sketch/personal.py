@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcover.protocols.base import Fit
-from fedcover.sketch.curve import Mixture, Quantile
+from fedcover.sketch.curve import WHOLE_BIN, Mixture, Quantile
 from fedcover.sketch.mix import LabelMix
 from fedcover.sketch.table import SketchTable
 
@@ -105,7 +105,7 @@ class Personal:
         return Errors(
             sampling=np.array([self._sampling(q) for q, _ in found]),
             noise=np.array([math.hypot(q.noise, self._totals(q)) for q, _ in found]),
-            bins=np.array([q.inside / math.sqrt(12) for q, _ in found]),
+            bins=np.array([self._bins(q, alpha) for q, alpha in found]),
             smoothing=np.array([q.smoothing for q, _ in found]),
             mix=np.array([self._own_mix(q) for q, _ in found]),
             groups=np.array([self._unlike(alpha) for _, alpha in found]),
@@ -115,6 +115,27 @@ class Personal:
         """Records are a sample: √Σ_y c_y² n_y g_y (1 - g_y) with miss rates g."""
         g = q.row_misses
         return math.sqrt(float(np.sum(q.shares**2 * self.mixed.totals * g * (1 - g))))
+
+    def _bins(self, q: Quantile, alpha: float) -> float:
+        """Inside the threshold's bin nothing is known; and a neighbour may have been the right one.
+
+        Between values that many records share the misses jump. Where α is near the level on one
+        side of a jump, error may take the wrong side of it, and then all of that value's mass
+        counts: as often as normal error is larger than the distance of the level from α.
+        """
+        from scipy.special import ndtr
+
+        i, error = q.bin, math.hypot(q.noise, self._sampling(q), 1e-12)
+        noise = self.table.cell_deviation * float(np.linalg.norm(q.shares))
+        mass = max(float(q.cells[i]), 0.0)
+        # Beyond five deviations none of two thousand bins is a value only by noise.
+        values = np.flatnonzero(q.cells[: i + 1] > WHOLE_BIN + 5 * noise)
+        above = values[values < i]
+        next_up = float(q.cells[above[-1]]) if len(above) else 0.0
+        level_above = float(q.misses[i - 1]) if i else 0.0
+        too_high = float(ndtr(-max(float(q.misses[i]) - alpha, 0.0) / error)) * (i in values)
+        too_low = float(ndtr(-max(alpha - level_above, 0.0) / error))
+        return math.sqrt(mass**2 * (1 / 12 + too_high) + next_up**2 * too_low)
 
     def _totals(self, q: Quantile) -> float:
         """The noise of a divisor n_y moves that row's part of the misses in proportion."""
