@@ -14,7 +14,10 @@ import fedcover as fc
 from fedcover.position import TOP, positions
 from fedcover.sketch import factor
 from fedcover.sketch.curve import WHOLE_BIN, Mixture
-from fedcover.sketch.grid import bins_of, middles, upper_edges
+from fedcover.sketch.grid import bins_of, middles, standard_cuts, upper_edges
+from fedcover.sketch.mix import LabelMix
+from fedcover.sketch.personal import Personal
+from fedcover.sketch.table import Layout, SketchTable
 
 from .building import LEVELS, SKETCH, budget, covered, even, powers, table_of
 
@@ -401,3 +404,49 @@ def test_the_stated_error_knows_that_a_rare_label_is_hard():
         coverage.append(covered(cal, target, hard)[0])
         stated.append(cal.coverage_error[0])
     assert np.std(coverage) <= 1.25 * np.sqrt(np.mean(np.square(stated)))
+
+
+# ---------------------------------------------------------------- steps between shared values
+
+
+def stepped(level):
+    """Two labels whose misses rise slowly from bin 10 to 29, as a step does under noise.
+
+    At bin 10 and 30 many records share a score; between them the misses are `level` on average.
+    """
+    bins = 40
+    row = np.zeros(bins)
+    row[10], row[11:30], row[30], row[39] = 1000 * level - 10, 1.0, 300, 400
+    row = np.rint(row * 100).astype(np.int64)
+    row[39] += 100_000 - row.sum()
+    return SketchTable(
+        layout=Layout(2, standard_cuts(64)[: bins - 1]),
+        table=np.stack([row, row]),
+        labels=np.full(2, 100_000),
+        scale=100,
+        table_noise=(4.5e9,),  # the misses of the two together are known to .016
+        label_noise=(1.0,),
+        records=2000,
+        sites=("a",),
+    )
+
+
+def test_a_step_is_known_by_its_mean():
+    """Misses of .107 on average between two shared values: the upper one belongs into the set."""
+    table = stepped(0.107)
+    misses = table.misses.mean(axis=0) / 1000
+    assert misses[10] < 0.1 < misses[29]  # the fit itself reaches .1 inside the step
+    found = Mixture(table, np.array([0.5, 0.5])).quantile(0.1)
+    assert found.bin == 10
+    assert (found.positions == upper_edges(table.layout.cut_array)[10]).all()
+
+
+def test_a_neighbour_that_may_be_the_right_one_is_in_the_stated_error():
+    """Misses of .098 leave out a value of .088: nearly half of all noise would have it inside."""
+    near = Personal(stepped(0.098), LabelMix(np.array([0.5, 0.5])), (0.1,))
+    assert near.quantiles[0].bin == 30
+    far = Personal(stepped(0.05), LabelMix(np.array([0.5, 0.5])), (0.1,))
+    assert far.quantiles[0].bin == 30
+    inside = 0.3 / np.sqrt(12)
+    assert near.errors.bins[0] ** 2 - inside**2 > 0.3 * 0.088**2
+    assert far.errors.bins[0] == pytest.approx(inside, rel=0.05)
