@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fedcover as fc
-from fedcover.files import read_outputs
+from fedcover._io.files import read_outputs
 
 PROBS = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.25, 0.25, 0.5]])
 LABELS = np.array([0, 1, 2])

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import fedcover as fc
-from fedcover.uniforms import row_uniforms
+from fedcover.scores import row_uniforms
 
 
 def rows(n, c=5, dtype=np.float64, seed=0):

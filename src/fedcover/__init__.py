@@ -1,14 +1,14 @@
 """fedcover: prediction sets that keep their promise at every site of a federation."""
 
 from fedcover import bounds, diagnostics, engines, labelshift, methods, privacy, scores
+from fedcover.api import calibrate, collect
 from fedcover.calibration import Calibration, Cost
 from fedcover.errors import FedcoverError, FedcoverWarning, FileError
-from fedcover.federation import calibrate, collect
+from fedcover.methods.sketch.result import SketchResult
 from fedcover.prediction import PredictionSets
 from fedcover.privacy.statement import Privacy
 from fedcover.quantile import weighted_quantile
 from fedcover.site import Site, softmax
-from fedcover.sketch.result import SketchResult
 
 __version__ = "0.1.0"
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcover import checks, scores
+from fedcover._io.writing import replacing
 from fedcover.certificate import Certificate
 from fedcover.checks import Floats, Seed
 from fedcover.errors import FedcoverError, FileError
@@ -24,7 +25,6 @@ from fedcover.privacy.ledger_entries import event_facts, event_from
 from fedcover.privacy.statement import PrivacyStatement
 from fedcover.scores import Score
 from fedcover.site import ROUNDING, checked_score, names, softmax
-from fedcover.writing import replacing
 
 Float64 = NDArray[np.float64]
 

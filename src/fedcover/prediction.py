@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcover import checks
+from fedcover._io.writing import replacing
 from fedcover.diagnostics import Coverage, clopper_pearson, coverage_by
 from fedcover.errors import FedcoverError
-from fedcover.writing import replacing
 
 if TYPE_CHECKING:
     import pandas

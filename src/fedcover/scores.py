@@ -31,7 +31,6 @@ from fedcover.checks import Floats, Seed
 from fedcover.errors import FedcoverError
 from fedcover.position import Positions, distances_at, positions, scores_at
 from fedcover.ranking import Rows
-from fedcover.uniforms import row_uniforms
 
 Float64 = NDArray[np.float64]
 U = Literal["uniform"] | float
@@ -333,3 +332,46 @@ def from_spec(spec: dict[str, Any]) -> Score:
             fix="It was written by another version of fedcover, or by hand",
         )
     return kind(**options)
+
+
+UInt64 = NDArray[np.uint64]
+
+
+def row_uniforms(
+    p: Floats, rng: np.random.Generator, labels: NDArray[np.int64] | None = None
+) -> NDArray[np.float64]:
+    """Numbers in [0, 1), one per row, from a hash of the row's bits with a key drawn from `rng`.
+
+    A row's bits are summed with random odd multipliers modulo 2^64 (multilinear hashing: two
+    different rows agree with probability 2^-31) and then mixed. Equal rows of one batch are
+    counted and get different numbers, as a model with few distinct outputs needs. With `labels`
+    they are counted within a label, so that one record more or less changes one number only: the
+    sensitivity of private releases rests on that.
+    """
+    words = p.shape[1] * (p.dtype.itemsize // 4)
+    odd = rng.integers(0, 2**63, size=words, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+    start = rng.integers(0, 2**63, dtype=np.uint64)
+    hashed = np.empty(len(p), dtype=np.uint64)
+    for rows in checks.row_chunks(*p.shape):
+        bits = np.ascontiguousarray(p[rows]).view(np.uint32)
+        hashed[rows] = bits.astype(np.uint64) @ odd
+    same = hashed if labels is None else _mix(hashed) + labels.astype(np.uint64)
+    mixed = _mix(_mix(hashed) + start + _occurrence(same))
+    return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _occurrence(hashed: UInt64) -> UInt64:
+    """How many equal rows came before, for every row."""
+    order = np.argsort(hashed, kind="stable")
+    new = np.append(True, hashed[order][1:] != hashed[order][:-1])
+    position = np.arange(len(hashed))
+    out = np.empty(len(hashed), dtype=np.uint64)
+    out[order] = position - np.maximum.accumulate(np.where(new, position, 0))
+    return out
+
+
+def _mix(x: UInt64) -> UInt64:
+    """SplitMix64's finaliser: every input bit changes about half of the output bits."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))

@@ -177,11 +177,11 @@ class Site:
         logits: bool = False,
         temperature: float = 1.0,
     ) -> Site:
-        """A site from an .npz, .parquet or .csv file (see `fedcover.files`).
+        """A site from an .npz, .parquet or .csv file (see `fedcover._io.files`).
 
         Without `name` the file names it: site-mercy.npz is the site "mercy".
         """
-        from fedcover.files import read_outputs
+        from fedcover._io.files import read_outputs
 
         table = read_outputs(path, logits=logits, temperature=temperature)
         return cls.from_probabilities(

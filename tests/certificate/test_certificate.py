@@ -11,7 +11,7 @@ from sklearn.isotonic import IsotonicRegression
 
 from fedcover import FedcoverError
 from fedcover.certificate import (
-    bets,
+    bounds,
     certified_rank,
     certify_counted_mix,
     certify_known_mix,
@@ -61,7 +61,7 @@ def test_counts_taken_for_certain_break_the_promise(monkeypatch):
     hard = atom(200, total_sd=120.0, m=0)
     rng = np.random.default_rng(1)
     assert violations(hard, 400, rng) <= most_violations(400)
-    monkeypatch.setattr(bets, "surely_present", lambda totals, *_: totals)
+    monkeypatch.setattr(bounds, "surely_present", lambda totals, *_: totals)
     assert violations(hard, 400, rng) > most_violations(400)
 
 
@@ -112,7 +112,9 @@ def test_mix_bounds_are_paid_for(monkeypatch):
     hard = World(g, pi, np.r_[1, np.full(c - 1, 300)], 20)
     rng = np.random.default_rng(4)
     assert violations(hard, 400, rng, "counted") <= most_violations(400)
-    monkeypatch.setattr(bets, "upper_rates", lambda misses, *_: np.full(misses.shape, ALPHA * 1.01))
+    monkeypatch.setattr(
+        bounds, "upper_rates", lambda misses, *_: np.full(misses.shape, ALPHA * 1.01)
+    )
     assert violations(hard, 400, rng, "counted") > most_violations(400)
 
 
@@ -150,15 +152,17 @@ def test_a_label_without_sure_records_counts_as_missed():
 
 def test_bounds_of_totals_are_shared_by_the_labels_of_the_mix():
     """More labels in the mix, wider bounds; labels of share zero cost nothing."""
-    one = bets.surely_present(np.full(1, 100.0), 5.0, 0.01)[0]
-    ten = bets.surely_present(np.full(10, 100.0), 5.0, 0.01)[0]
+    one = bounds.surely_present(np.full(1, 100.0), 5.0, 0.01)[0]
+    ten = bounds.surely_present(np.full(10, 100.0), 5.0, 0.01)[0]
     assert ten < one < 100
     z = np.random.default_rng(6).normal(size=100_000)
     assert np.mean(100 + 5 * z - (100 - ten) > 100) <= 0.001
 
 
 def test_noise_dominated_labels_weigh_less():
-    phi = bets.weights(np.array([10.0, 10.0]), np.array([100.0, 100.0]), np.array([0, 900.0]), 0.1)
+    phi = bounds.weights(
+        np.array([10.0, 10.0]), np.array([100.0, 100.0]), np.array([0, 900.0]), 0.1
+    )
     assert phi[1] < phi[0]
     assert np.isclose(phi[0], 0.1, rtol=0.1)
 
@@ -174,7 +178,7 @@ def test_shortfall_is_the_maximum_it_says():
         )
         g = np.linspace(0, most, 5001)
         direct = (n * np.log1p(-g * -np.expm1(-phi)) + mass * g).max()
-        said = bets.shortfall(np.array(mass), np.array(float(n)), np.array(phi), most)
+        said = bounds.shortfall(np.array(mass), np.array(float(n)), np.array(phi), most)
         assert direct - 1e-12 <= said <= direct + 1e-4
 
 
@@ -183,7 +187,7 @@ def test_upper_rates_hold(tau):
     rng = np.random.default_rng(8)
     n, g = 80, np.array([0.0, 0.02, 0.1, 0.5, 1.0])
     seen = rng.binomial(n, g, (4000, 5)) + tau * rng.normal(size=(4000, 5))
-    top = bets.upper_rates(seen, np.full(seen.shape, tau**2), np.full(5, float(n)), BETA)
+    top = bounds.upper_rates(seen, np.full(seen.shape, tau**2), np.full(5, float(n)), BETA)
     assert ((top < g).sum(axis=0) <= most_violations(4000)).all()
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fedcover as fc
-from fedcover.sketch.factor import measured
+from fedcover.methods.sketch.factor import measured
 
 missing = [name for name in ("flwr", "ray", "cryptography", "Crypto") if find_spec(name) is None]
 pytestmark = [

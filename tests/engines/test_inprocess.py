@@ -77,8 +77,8 @@ def test_most_rounds_is_a_limit(method):
 
 def test_messages_do_not_change_when_a_site_answers_twice():
     """A query carries all it needs, so a site that restarts answers just the same."""
+    from fedcover.methods.base import Message
     from fedcover.position import positions
-    from fedcover.protocols.base import Message
 
     method = fc.methods.DPFedCP()
     arrays = {"ratios": np.ones((1, 3)), "points": positions([0.5]), "ends": np.array([0, 1])}

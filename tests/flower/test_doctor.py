@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 
 from fedcover.cli import app
 from fedcover.engines.flower.doctor.findings import Findings
-from fedcover.engines.flower.init import write_folder
+from fedcover.engines.flower.scaffold import write_folder
 from fedcover.privacy.events import GaussianRelease
 from fedcover.privacy.ledger import Ledger
 from fedcover.privacy.ledger_entries import Budget
-from fedcover.protocols.message import Message
+from fedcover.wire import Message
 from tests.flower.conftest import SITES, write_data
 
 
@@ -193,14 +193,14 @@ def test_a_configuration_in_words_as_flower_takes_it(folder):
 
 
 def test_a_missing_flower_is_said(folder, monkeypatch):
-    from fedcover.engines.flower.doctor import examination, packages
+    from fedcover.engines.flower.doctor import examination
 
-    for module in (packages, examination):
+    for module in (examination, examination):
         monkeypatch.setattr(module, "installed", lambda name: None if name == "flwr" else "1")
     assert "pip install 'fedcover[flower]'" in examined("--app", "app", code=1)
-    monkeypatch.setattr(packages, "installed", lambda name: "1.0")
+    monkeypatch.setattr(examination, "installed", lambda name: "1.0")
     found = Findings()
-    packages.examine(found)
+    examination.examine(found)
     assert not all(line.good for line in found.lines)
 
 

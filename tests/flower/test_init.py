@@ -10,10 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from fedcover.cli import app
-from fedcover.engines.flower.init import folder_texts, write_folder
-from fedcover.engines.flower.run import Run
-from fedcover.engines.flower.site import known_keys
-from fedcover.engines.flower.versions import FLOWER
+from fedcover.engines.flower.run_config import Run
+from fedcover.engines.flower.scaffold import FLOWER, folder_texts, write_folder
+from fedcover.engines.flower.site_config import known_keys
 from fedcover.errors import FedcoverError, FileError
 from tests.flower.conftest import SITES
 

@@ -15,11 +15,11 @@ exact = true
 OTHER_VERSION = """
 from flwr.serverapp import ServerApp
 
-from fedcover.engines.flower.channel import GridChannel
-from fedcover.engines.flower.client_app import client_app
-from fedcover.engines.flower.run import Run
-from fedcover.engines.flower.server_app import conduct
-from fedcover.engines.network import letters
+from fedcover.engines.flower.transport import GridChannel
+from fedcover.engines.flower.apps import client_app
+from fedcover.engines.flower.run_config import Run
+from fedcover.engines.flower.apps import conduct
+from fedcover.engines.remote import letters
 
 client = client_app()
 server = ServerApp()

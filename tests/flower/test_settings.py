@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fedcover.engines.flower import run as runs
-from fedcover.engines.flower import site as nodes
-from fedcover.engines.network.codes import CODES
+from fedcover.engines.flower import run_config as runs
+from fedcover.engines.flower import site_config as nodes
+from fedcover.engines.remote.codes import CODES
 from fedcover.errors import FedcoverError
 
 PAGE = (Path(__file__).parents[2] / "docs/flower.md").read_text(encoding="utf-8")

@@ -15,18 +15,18 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import fedcover as fc
-from fedcover.engines.network.checkpoint import Checkpoint
-from fedcover.engines.network.conductor import Conductor, Patience
-from fedcover.engines.network.letters import Letter
-from fedcover.engines.network.memory import Memory
-from fedcover.engines.network.node import SiteNode
-from fedcover.engines.network.rules import Rules
+from fedcover.engines.remote.checkpoint import Checkpoint
+from fedcover.engines.remote.client import SiteNode
+from fedcover.engines.remote.client_state import Memory
+from fedcover.engines.remote.coordinator import Conductor, Patience
+from fedcover.engines.remote.envelope import Letter
+from fedcover.engines.remote.policy import Rules
+from fedcover.methods.base import Target
+from fedcover.methods.sketch.factor import measured
 from fedcover.privacy.ledger import Ledger
 from fedcover.privacy.ledger_entries import Budget
-from fedcover.protocols.base import Target
-from fedcover.protocols.message import Message
 from fedcover.securesum import Participant
-from fedcover.sketch.factor import measured
+from fedcover.wire import Message
 
 CLASSES = 3
 EDGES = (0.0, 0.25, 0.5, 0.75, 1.0)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import fedcover as fc
-from fedcover.engines.network.checkpoint import Checkpoint
-from fedcover.protocols import wire
+from fedcover import wire
+from fedcover.engines.remote.checkpoint import Checkpoint
 from tests.network.federation import (
     OPEN,
     Net,

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import fedcover as fc
-from fedcover.engines.network.conductor import Conductor, Patience
-from fedcover.engines.network.letters import Letter, digest
-from fedcover.protocols.base import Task
-from fedcover.protocols.message import Message
+from fedcover.engines.remote.coordinator import Conductor, Patience
+from fedcover.engines.remote.envelope import Letter, digest
+from fedcover.methods.base import Task
+from fedcover.wire import Message
 from tests.network.federation import (
     OPEN,
     SERVER_VIEW,

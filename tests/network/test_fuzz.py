@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
 import fedcover as fc
-from fedcover.engines.network.codes import CODES
-from fedcover.engines.network.letters import STAGES, Letter, digest
-from fedcover.engines.network.rules import METHODS
+from fedcover.engines.remote.codes import CODES
+from fedcover.engines.remote.envelope import STAGES, Letter, digest
+from fedcover.engines.remote.policy import METHODS
 from fedcover.privacy import Budget, Ledger
-from fedcover.protocols.message import Message
+from fedcover.wire import Message
 from tests.network.federation import EDGES, OPEN, SERVER_VIEW, SUMS, Net, Server, kind, made
 
 KINDS = sorted({kind for _, kinds in METHODS.values() for kind in kinds})

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import fedcover as fc
-from fedcover.engines.network import letters
-from fedcover.engines.network.codes import CODES, Refusal
-from fedcover.engines.network.letters import Letter
-from fedcover.protocols import wire
-from fedcover.protocols.message import Message
+from fedcover import wire
+from fedcover.engines.remote import envelope
+from fedcover.engines.remote.codes import CODES, Refusal
+from fedcover.engines.remote.envelope import Letter
+from fedcover.wire import Message
 from tests.network.federation import OPEN, Net, Server
 
 GOOD = {"stage": "ask", "run": "r", "number": 3, "facts": {}}
@@ -136,7 +136,7 @@ def test_a_code_that_is_none_counts_as_a_failure_and_is_not_shown(tmp_path):
     net = Net(tmp_path, rules=OPEN)
     for code in ("x" * 10**5, "\x1b[2J", None, ["budget"], 7):
         net.fault = lambda name, letter, answer, code=code: Letter(
-            "refused", letter.run, 0, {"code": code, "of": letters.digest(letter.to_bytes())}
+            "refused", letter.run, 0, {"code": code, "of": envelope.digest(letter.to_bytes())}
         ).to_bytes()
         with pytest.raises(fc.FedcoverError) as found:
             Server(net, privacy=None).go()

@@ -9,10 +9,10 @@ import threading
 import pytest
 
 import fedcover as fc
-from fedcover.engines.network import memory as memory_module
-from fedcover.engines.network.letters import Letter
-from fedcover.engines.network.memory import Memory
-from fedcover.engines.network.node import guarded
+from fedcover.engines.remote import client_state as memory_module
+from fedcover.engines.remote.client import guarded
+from fedcover.engines.remote.client_state import Memory
+from fedcover.engines.remote.envelope import Letter
 from tests.network.federation import BUDGET, SUMS, Net, Server, kind, same
 
 
@@ -98,7 +98,7 @@ def test_the_guard_is_there_before_the_charge_and_the_charge_before_the_numbers(
             order.append(name)
             return real(self, *facts)
 
-        monkeypatch.setattr(f"fedcover.engines.network.memory.{where}.{name}", spied)
+        monkeypatch.setattr(f"fedcover.engines.remote.client_state.{where}.{name}", spied)
     real_answer = fc.privacy.Ledger.answer
 
     def charged(self, *facts):

@@ -9,11 +9,11 @@ import pytest
 
 import fedcover as fc
 from fedcover.calibration import Cost
-from fedcover.engines.network.letters import Letter
-from fedcover.engines.network.published import fit_facts, fit_message, sketch_message
+from fedcover.engines.remote.envelope import Letter
+from fedcover.engines.remote.result_message import fit_facts, fit_message, sketch_message
+from fedcover.methods.sketch.result import SketchResult
 from fedcover.position import TOP
-from fedcover.protocols.message import Message
-from fedcover.sketch.result import SketchResult
+from fedcover.wire import Message
 from tests.network.federation import OPEN, SERVER_VIEW, Net, Server, made, silent
 
 pytestmark = pytest.mark.filterwarnings("ignore::fedcover.FedcoverWarning")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import fedcover as fc
-from fedcover.engines.network.letters import Letter
+from fedcover.engines.remote.envelope import Letter
+from fedcover.methods.base import SecureSum
 from fedcover.privacy.ledger import Ledger
-from fedcover.protocols.base import SecureSum
 from fedcover.securesum import Terms
 from fedcover.securesum import server as sum_server
 from tests.network.federation import BUDGET, SERVER_VIEW, SKETCH, Net, Server, made, same, silent

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import fedcover as fc
-from fedcover.engines.network.letters import Letter
-from fedcover.engines.network.rules import Rules
+from fedcover.engines.remote.envelope import Letter
+from fedcover.engines.remote.policy import Rules
+from fedcover.methods.base import SecureSum, Target
 from fedcover.privacy import Budget
 from fedcover.privacy.ledger import Ledger
-from fedcover.protocols.base import SecureSum, Target
-from fedcover.protocols.message import Message
+from fedcover.wire import Message
 from tests.network.federation import (
     BUDGET,
     OPEN,

@@ -7,12 +7,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import fedcover as fc
-from fedcover.engines.network.letters import Letter, digest
-from fedcover.engines.network.rules import Rules
-from fedcover.protocols.message import Message
-from fedcover.securesum import messages
-from fedcover.sketch.factor import measured
-from fedcover.sketch.grid import bins_of
+from fedcover.engines.remote.envelope import Letter, digest
+from fedcover.engines.remote.policy import Rules
+from fedcover.methods.sketch.factor import measured
+from fedcover.methods.sketch.grid import bins_of
+from fedcover.securesum import spec
+from fedcover.wire import Message
 from tests.network.federation import (
     BUDGET,
     SUMS,
@@ -144,7 +144,7 @@ def test_a_card_that_is_swapped_on_the_way_to_the_server_is_noticed(net):
         if (name, kind(letter)) != ("s1", "keys"):
             return reply
         card = signed_card(Terms.of_query(letter.body), "s1", stranger)
-        return with_body(reply, lambda m: messages.make("keys", {"card": card}))
+        return with_body(reply, lambda m: spec.make("keys", {"card": card}))
 
     net.fault = fault
     server = Server(net)

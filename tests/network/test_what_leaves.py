@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import fedcover as fc
-from fedcover.engines.network.codes import CODES
-from fedcover.engines.network.letters import Letter
-from fedcover.engines.network.memory import Memory
-from fedcover.engines.network.node import guarded
-from fedcover.protocols import wire
-from fedcover.protocols.message import Message
+from fedcover import wire
+from fedcover.engines.remote.client import guarded
+from fedcover.engines.remote.client_state import Memory
+from fedcover.engines.remote.codes import CODES
+from fedcover.engines.remote.envelope import Letter
+from fedcover.wire import Message
 from tests.network.federation import (
     BUDGET,
     EDGES,

@@ -7,13 +7,13 @@ import math
 import numpy as np
 import pytest
 
-import fedcover.privacy.audit as audits
+import fedcover.audit as audits
+from fedcover.audit import audit_paper, audit_sketch, lower_bound
 from fedcover.errors import FedcoverError
+from fedcover.methods.base import Message
+from fedcover.methods.sketch.method import Sketch
 from fedcover.privacy import noise_multiplier
-from fedcover.privacy.audit import audit_paper, audit_sketch, lower_bound
 from fedcover.privacy.statement import RELATIONS, VIEWS, Privacy
-from fedcover.protocols.base import Message
-from fedcover.protocols.sketch import Sketch
 
 
 def test_bound_of_known_laws():

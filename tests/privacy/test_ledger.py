@@ -15,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedcover.errors import FedcoverError, FileError
+from fedcover.methods.base import Message
 from fedcover.privacy import accounting
 from fedcover.privacy.events import ExactRelease, GaussianRelease
 from fedcover.privacy.ledger import Ledger
 from fedcover.privacy.ledger_entries import Budget, checked_event, digest, entry_from, merged
-from fedcover.privacy.ledger_file import LedgerFile
-from fedcover.protocols.base import Message
-from fedcover.protocols.wire import encode
+from fedcover.privacy.ledger_store import LedgerFile
+from fedcover.wire import encode
 
 QUERY = Message("counts", {"bins": np.arange(3)}, {"noise": 20.0})
 EVENT = GaussianRelease("label counts", sigma=20.0, sensitivity=1.0)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedcover.errors import FedcoverError
-from fedcover.labelshift.ratios import oracle_ratio
+from fedcover.labelshift.weights import oracle_ratio
 from fedcover.privacy.accounting import epsilon
 from fedcover.privacy.views import (
     IMAGENET_SIZES,

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import fedcover as fc
 from fedcover.errors import FedcoverError
+from fedcover.methods.base import Message
 from fedcover.privacy import epsilon
-from fedcover.protocols.base import Message
 
 DPFedCP, Exact = fc.methods.DPFedCP, fc.methods.EstimatedWeights
 LEVELS = (0.05, 0.1, 0.25, 0.5)

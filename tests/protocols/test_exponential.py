@@ -12,18 +12,11 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 import fedcover as fc
+from fedcover.methods.base import Message
+from fedcover.methods.exponential import BITS, counts_upto, distances, draw, powers, rank_for
+from fedcover.methods.sketch.grid import standard_cuts
 from fedcover.position import TOP, scores_at
 from fedcover.privacy.noise import exp_bounds
-from fedcover.protocols.base import Message
-from fedcover.protocols.exponential import (
-    BITS,
-    counts_upto,
-    distances,
-    draw,
-    powers,
-    rank_for,
-)
-from fedcover.sketch.grid import standard_cuts
 
 ExponentialMechanism = fc.methods.ExponentialMechanism
 EDGES = np.arange(1, 21) / 20

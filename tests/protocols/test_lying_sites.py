@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fedcover as fc
-from fedcover.protocols.base import Message
+from fedcover.methods.base import Message
 
 SEARCH = fc.methods.DPFedCP()
 STEPS = fc.methods.DPFedCP(rounds=3, local_steps=2, step=0.01)

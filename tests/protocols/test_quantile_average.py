@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import fedcover as fc
+from fedcover.methods.base import Message
 from fedcover.position import TOP
-from fedcover.protocols.base import Message
 
 METHOD = fc.methods.QuantileAverage()
 quiet = pytest.mark.filterwarnings("ignore::fedcover.FedcoverWarning")

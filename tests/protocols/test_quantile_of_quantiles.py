@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import fedcover as fc
+from fedcover.methods.base import Message
+from fedcover.methods.quantile_of_quantiles import coverage, moments, ranks_for
 from fedcover.position import TOP
-from fedcover.protocols.base import Message
-from fedcover.protocols.quantile_of_quantiles import coverage, moments, ranks_for
 
 METHOD = fc.methods.QuantileOfQuantiles()
 

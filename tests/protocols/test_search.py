@@ -7,9 +7,9 @@ import pytest
 
 import fedcover as fc
 from fedcover.errors import FedcoverError
+from fedcover.methods.base import Message
+from fedcover.methods.dp_fedcp.search import FIRST, answer, bits_per_round, most_rounds
 from fedcover.position import TOP, distances_at, positions, scores_at
-from fedcover.protocols.base import Message
-from fedcover.protocols.search import FIRST, answer, bits_per_round, most_rounds
 
 pytestmark = pytest.mark.filterwarnings("ignore::fedcover.FedcoverWarning")
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedcover as fc
-from fedcover.protocols.base import Message
-from fedcover.protocols.tdigest import digest
+from fedcover.methods.base import Message
+from fedcover.methods.tdigest import digest
 
 TDigest = fc.methods.TDigest
 LEVELS = [0.02, 0.05, 0.1, 0.2, 0.5]

@@ -11,10 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
+from fedcover import wire
 from fedcover.errors import FedcoverError
-from fedcover.protocols import wire
-from fedcover.protocols.base import Message
-from fedcover.protocols.wire import decode, encode
+from fedcover.methods.base import Message
+from fedcover.wire import decode, encode
 
 DTYPES = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"]
 SMALL = encode(Message("counts", {"a": np.arange(3.0), "b": np.arange(2)}, {"n": 3, "x": 0.5}))

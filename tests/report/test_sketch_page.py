@@ -12,14 +12,14 @@ from matplotlib.patches import PathPatch
 
 import fedcover as fc
 from fedcover.certificate import Certificate
+from fedcover.methods.sketch.grid import standard_cuts
+from fedcover.methods.sketch.mix import LabelMix
+from fedcover.methods.sketch.table import Layout
 from fedcover.position import TOP, positions
 from fedcover.report import own_records, personal, personal_figures, sketch_figures, style
 from fedcover.report import sketch as page
 from fedcover.report.heat import MOST_COLUMNS, MOST_ROWS, heat, shortened
 from fedcover.report.score_axis import ScoreAxis, score_text
-from fedcover.sketch.grid import standard_cuts
-from fedcover.sketch.mix import LabelMix
-from fedcover.sketch.table import Layout
 from tests.report.test_figures import check_texts
 
 pytestmark = pytest.mark.filterwarnings("ignore::fedcover.FedcoverWarning")

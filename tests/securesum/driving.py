@@ -9,18 +9,17 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fedcover import securesum
+from fedcover import securesum, wire
 from fedcover.errors import FedcoverError
-from fedcover.protocols import wire
-from fedcover.protocols.message import Message
-from fedcover.securesum import cards, crypto, messages
+from fedcover.securesum import crypto, identity, spec
 from fedcover.securesum.identity import sign
+from fedcover.wire import Message
 
 STAGES = ("keys", "shares", "masked", "agree", "unmask")
 
 
 @cache
-def identity(name):
+def identity_of(name):
     """A key of one kind or the other: both may meet in a federation."""
     if name[-1] in "13579":
         return Ed25519PrivateKey.generate()
@@ -53,7 +52,7 @@ class Federation:
 
     def __init__(self, count=4, threshold=None, shapes=None, run="november", question=None):
         self.names = tuple(f"s{k}" for k in range(count))
-        self.roster = {name: identity(name).public_key() for name in self.names}
+        self.roster = {name: identity_of(name).public_key() for name in self.names}
         question, shapes = question or Message("sum"), shapes or {"x": (5,)}
         self.terms = securesum.Terms(run, self.names, shapes, question, threshold)
         self.states = dict.fromkeys(self.names)
@@ -74,7 +73,7 @@ class Federation:
 
     def answer(self, name, query):
         """One site's reply; its state is kept."""
-        site = securesum.Participant(name, identity(name), self.roster)
+        site = securesum.Participant(name, identity_of(name), self.roster)
         reply, self.states[name] = site.answer(
             over_the_wire(query),
             self.states[name],
@@ -133,5 +132,5 @@ def refuses(sites, name, query, match):
 
 def signed_card(terms, name, key):
     """A card that says it is of `name`, signed with some key."""
-    card = cards.new_card(terms, name, *(crypto.new_secret() for _ in range(3)))
-    return messages.to_array(card.to_bytes() + sign(key, cards.card_text(terms, name, card)))
+    card = identity.new_card(terms, name, *(crypto.new_secret() for _ in range(3)))
+    return spec.to_array(card.to_bytes() + sign(key, identity.card_text(terms, name, card)))

@@ -96,12 +96,12 @@ def test_a_missing_package_is_named_with_what_to_install(package):
 
 def test_another_import_error_is_not_hidden():
     code = (
-        "import sys; sys.modules['fedcover.securesum.masking'] = None\n"
+        "import sys; sys.modules['fedcover.securesum.masks'] = None\n"
         "try:\n    import fedcover.securesum\n"
         "except ModuleNotFoundError as e:\n    print(e.name)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "fedcover.securesum.masking"
+    assert done.stdout.strip() == "fedcover.securesum.masks"
 
 
 def test_importing_fedcover_does_not_import_the_cryptography():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedcover.errors import FedcoverError
 from fedcover.securesum import crypto
-from fedcover.securesum.state import State
+from fedcover.securesum.client import State
 from tests.securesum.driving import STAGES, Federation
 
 

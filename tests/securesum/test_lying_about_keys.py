@@ -8,10 +8,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fedcover import securesum
 from fedcover.errors import FedcoverError
-from fedcover.protocols.message import Message
-from fedcover.securesum import cards, crypto, messages
+from fedcover.securesum import crypto, identity, spec
 from fedcover.securesum.identity import sign
-from tests.securesum.driving import Federation, changed, identity, refuses, signed_card
+from fedcover.wire import Message
+from tests.securesum.driving import Federation, changed, identity_of, refuses, signed_card
 
 
 def test_an_inserted_public_key_is_refused():
@@ -24,7 +24,7 @@ def test_an_inserted_public_key_is_refused():
 def test_a_key_of_another_site_of_the_roster_signs_for_nobody_else():
     sites = Federation()
     query = sites.to("shares")["s0"]
-    own = signed_card(sites.terms, "s2", identity("s3"))
+    own = signed_card(sites.terms, "s2", identity_of("s3"))
     refuses(sites, "s0", changed(query, {"card:s2": own}), "'s2' that this site did not sign")
 
 
@@ -66,7 +66,7 @@ def test_a_replayed_card_of_another_run_is_refused(other):
 
 
 def test_a_card_of_another_version_is_refused(monkeypatch):
-    monkeypatch.setattr(messages, "VERSION", 2)
+    monkeypatch.setattr(spec, "VERSION", 2)
     newer = Federation().to("shares")["s0"].arrays["card:s2"]
     monkeypatch.undo()
     sites = Federation()
@@ -84,8 +84,8 @@ def test_swapped_names_are_refused():
 def test_a_name_is_signed_even_where_two_sites_have_one_key():
     """`load_roster` refuses such a roster; a card would not be good for the other name anyway."""
     sites = Federation()
-    card = cards.new_card(sites.terms, "s1", *(crypto.new_secret() for _ in range(3)))
-    one, two = (cards.card_text(sites.terms, name, card) for name in ("s1", "s2"))
+    card = identity.new_card(sites.terms, "s1", *(crypto.new_secret() for _ in range(3)))
+    one, two = (identity.card_text(sites.terms, name, card) for name in ("s1", "s2"))
     assert one != two
 
 
@@ -107,15 +107,15 @@ def test_cards_of_strangers_and_too_few_cards_are_refused():
         sites.answer("s0", changed(query, {"card:s1": None, "card:s2": None}))
     with pytest.raises(FedcoverError, match="own card is missing"):
         sites.answer("s0", changed(query, {"card:s0": None}))
-    other = signed_card(sites.terms, "s0", identity("s0"))
+    other = signed_card(sites.terms, "s0", identity_of("s0"))
     refuses(sites, "s0", changed(query, {"card:s0": other}), "own card is missing or another")
 
 
 def test_a_site_of_the_roster_that_is_not_invited_has_no_card():
     sites = Federation()
-    sites.roster["s9"] = identity("s9").public_key()
+    sites.roster["s9"] = identity_of("s9").public_key()
     query = sites.to("shares")["s0"]
-    uninvited = {"card:s9": signed_card(sites.terms, "s9", identity("s9"))}
+    uninvited = {"card:s9": signed_card(sites.terms, "s9", identity_of("s9"))}
     refuses(sites, "s0", changed(query, uninvited), "a card of 's9'")
 
 
@@ -123,15 +123,15 @@ def test_repeated_public_keys_are_refused():
     """A site in league with the server copies another's key, and signs it."""
     sites = Federation()
     query = sites.to("shares")["s0"]
-    good = cards.Card.of_bytes(query.arrays["card:s1"].tobytes()[: cards.CARD])
-    mine = cards.new_card(sites.terms, "s2", *(crypto.new_secret() for _ in range(3)))
+    good = identity.Card.of_bytes(query.arrays["card:s1"].tobytes()[: identity.CARD])
+    mine = identity.new_card(sites.terms, "s2", *(crypto.new_secret() for _ in range(3)))
     for card in (
-        cards.Card(good.mask_key, mine.share_key, mine.seed_digest),
-        cards.Card(mine.mask_key, good.mask_key, mine.seed_digest),
-        cards.Card(mine.mask_key, mine.mask_key, mine.seed_digest),
+        identity.Card(good.mask_key, mine.share_key, mine.seed_digest),
+        identity.Card(mine.mask_key, good.mask_key, mine.seed_digest),
+        identity.Card(mine.mask_key, mine.mask_key, mine.seed_digest),
     ):
-        signature = sign(identity("s2"), cards.card_text(sites.terms, "s2", card))
-        copied = messages.to_array(card.to_bytes() + signature)
+        signature = sign(identity_of("s2"), identity.card_text(sites.terms, "s2", card))
+        copied = spec.to_array(card.to_bytes() + signature)
         with pytest.raises(FedcoverError, match="a public key that"):
             sites.answer("s0", changed(query, {"card:s2": copied}))
 
@@ -139,13 +139,13 @@ def test_repeated_public_keys_are_refused():
 def test_a_public_key_that_makes_every_secret_known_is_refused():
     sites = Federation()
     query = sites.to("shares")["s0"]
-    mine = cards.new_card(sites.terms, "s2", *(crypto.new_secret() for _ in range(3)))
+    mine = identity.new_card(sites.terms, "s2", *(crypto.new_secret() for _ in range(3)))
     for card in (
-        cards.Card(bytes(32), mine.share_key, mine.seed_digest),
-        cards.Card(mine.mask_key, bytes([1]) + bytes(31), mine.seed_digest),
+        identity.Card(bytes(32), mine.share_key, mine.seed_digest),
+        identity.Card(mine.mask_key, bytes([1]) + bytes(31), mine.seed_digest),
     ):
-        signature = sign(identity("s2"), cards.card_text(sites.terms, "s2", card))
-        weak = messages.to_array(card.to_bytes() + signature)
+        signature = sign(identity_of("s2"), identity.card_text(sites.terms, "s2", card))
+        weak = spec.to_array(card.to_bytes() + signature)
         with pytest.raises(FedcoverError, match="'s2' that makes no secret"):
             sites.answer("s0", changed(query, {"card:s2": weak}))
 
@@ -167,9 +167,9 @@ def test_invitations_that_protect_nobody_are_refused_by_the_site_too():
     with pytest.raises(FedcoverError, match="threshold is 2 for 4 sites"):
         sites.answer("s0", changed(query, threshold=2))
     with pytest.raises(FedcoverError, match="2 different sites"):
-        sites.answer("s0", changed(query, {"sites": messages.names_to_array(("s0", "s1"))}))
+        sites.answer("s0", changed(query, {"sites": spec.names_to_array(("s0", "s1"))}))
     with pytest.raises(FedcoverError, match="different sites"):
-        sites.answer("s0", changed(query, {"sites": messages.names_to_array(("s0", "s1", "s1"))}))
+        sites.answer("s0", changed(query, {"sites": spec.names_to_array(("s0", "s1", "s1"))}))
     for more in ({"more": np.zeros(1)}, {"shape:x": np.array([5.0])}, {"shape:x": np.eye(1, 1)}):
         with pytest.raises(FedcoverError):
             sites.answer("s0", changed(query, more))

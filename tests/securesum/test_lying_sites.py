@@ -7,10 +7,10 @@ import pytest
 
 from fedcover import securesum
 from fedcover.errors import FedcoverError
-from fedcover.protocols.message import Message
-from fedcover.securesum import cards, crypto, messages
+from fedcover.securesum import crypto, identity, spec
 from fedcover.securesum.identity import sign
-from tests.securesum.driving import STAGES, Federation, changed, flipped, identity
+from fedcover.wire import Message
+from tests.securesum.driving import STAGES, Federation, changed, flipped, identity_of
 
 ARRAYS = {
     "missing": lambda a: None,
@@ -110,9 +110,9 @@ def test_a_copied_public_key_drops_those_who_have_it(count):
         seen[name] = reply.arrays.get("card")
         if (stage, name) != ("keys", "s2"):
             return reply
-        stolen = cards.Card.of_bytes(seen["s1"].tobytes()[: cards.CARD])
-        signature = sign(identity("s2"), cards.card_text(sites.terms, "s2", stolen))
-        return changed(reply, {"card": messages.to_array(stolen.to_bytes() + signature)})
+        stolen = identity.Card.of_bytes(seen["s1"].tobytes()[: identity.CARD])
+        signature = sign(identity_of("s2"), identity.card_text(sites.terms, "s2", stolen))
+        return changed(reply, {"card": spec.to_array(stolen.to_bytes() + signature)})
 
     if count < 6:
         with pytest.raises(FedcoverError, match="2 of 4 sites are left after the stage 'keys'"):
@@ -129,10 +129,10 @@ def test_a_useless_public_key_drops_the_site():
     def lie(stage, name, reply):
         if (stage, name) != ("keys", "s2"):
             return reply
-        good = cards.Card.of_bytes(reply.arrays["card"].tobytes()[: cards.CARD])
-        weak = cards.Card(bytes(32), good.share_key, good.seed_digest)
-        signature = sign(identity("s2"), cards.card_text(sites.terms, "s2", weak))
-        return changed(reply, {"card": messages.to_array(weak.to_bytes() + signature)})
+        good = identity.Card.of_bytes(reply.arrays["card"].tobytes()[: identity.CARD])
+        weak = identity.Card(bytes(32), good.share_key, good.seed_digest)
+        signature = sign(identity_of("s2"), identity.card_text(sites.terms, "s2", weak))
+        return changed(reply, {"card": spec.to_array(weak.to_bytes() + signature)})
 
     sites.run(lie=lie)
     sites.check(["s0", "s1", "s3"])

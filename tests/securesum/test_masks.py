@@ -10,11 +10,11 @@ import pytest
 from scipy import stats
 
 from fedcover import securesum
-from fedcover.protocols.message import Message
 from fedcover.securesum import crypto
-from fedcover.securesum.masking import pair_mask
-from fedcover.securesum.state import State
-from tests.securesum.driving import Federation, identity
+from fedcover.securesum.client import State
+from fedcover.securesum.masks import pair_mask
+from fedcover.wire import Message
+from tests.securesum.driving import Federation, identity_of
 
 FALSE_ALARM = 1e-6
 LENGTH = 100_000
@@ -79,7 +79,7 @@ def test_the_masks_do_not_depend_on_the_integers():
     """Under the same randomness two messages differ by the integers alone: a one-time pad."""
     sites = Federation(3, shapes={"x": (LENGTH,)})
     query = sites.to("masked")["s0"]
-    site = securesum.Participant("s0", identity("s0"), sites.roster)
+    site = securesum.Participant("s0", identity_of("s0"), sites.roster)
     sent = {}
     for name, x in INPUTS.items():
         reply, _ = site.answer(query, sites.states["s0"], lambda _, x=x: Message("sum", {"x": x}))
@@ -94,7 +94,7 @@ def test_the_masks_do_not_depend_on_the_integers():
 def test_no_part_of_other_messages_depends_on_the_integers():
     """Before the masked integers the site does not look at them, afterwards it has none."""
     sites = Federation(3)
-    site = securesum.Participant("s0", identity("s0"), sites.roster)
+    site = securesum.Participant("s0", identity_of("s0"), sites.roster)
 
     def nothing(terms):
         raise AssertionError("looked at the data")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedcover import securesum
+from fedcover import securesum, wire
 from fedcover.errors import FedcoverError
-from fedcover.protocols import wire
-from fedcover.protocols.message import Message
-from fedcover.securesum.state import State
-from tests.securesum.driving import STAGES, Federation, changed, identity
+from fedcover.securesum.client import State
+from fedcover.wire import Message
+from tests.securesum.driving import STAGES, Federation, changed, identity_of
 
 
 def test_a_retry_gets_the_same_reply_in_every_stage():
@@ -214,7 +213,7 @@ def test_the_contribution_is_asked_for_with_the_terms():
         told.append(terms)
         return Message("sum", sites.values["s0"])
 
-    site = securesum.Participant("s0", identity("s0"), sites.roster)
+    site = securesum.Participant("s0", identity_of("s0"), sites.roster)
     site.answer(query, sites.states["s0"], contribute)
     (terms,) = told
     assert (terms.run, terms.sites, terms.threshold) == ("november", sites.names, 3)
@@ -240,4 +239,4 @@ def test_a_participant_stands_in_its_own_roster():
         ("eve", sites.roster),
     ):
         with pytest.raises(FedcoverError, match="is not that of its identity"):
-            securesum.Participant(name, identity("s0"), roster)
+            securesum.Participant(name, identity_of("s0"), roster)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fedcover.errors import FedcoverError
-from fedcover.protocols.message import Message
 from fedcover.securesum import Terms
+from fedcover.wire import Message
 from tests.securesum.driving import over_the_wire
 
 

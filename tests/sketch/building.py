@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 import fedcover as fc
+from fedcover.methods.sketch.grid import checked_cuts
+from fedcover.methods.sketch.table import Layout, SketchTable
 from fedcover.position import positions
-from fedcover.protocols.message import Message
-from fedcover.sketch.grid import checked_cuts
-from fedcover.sketch.table import Layout, SketchTable
+from fedcover.wire import Message
 
 SKETCH = fc.methods.Sketch
 LEVELS = tuple(np.linspace(0.1, 0.9, 9).round(1).tolist())
@@ -53,7 +53,7 @@ def covered(cal: fc.Calibration, shares, exponents) -> np.ndarray:
     return cal.thresholds ** np.asarray(exponents, dtype=float) @ np.asarray(shares, dtype=float)
 
 
-def query(arrays=None, **numbers) -> Message:
+def a_a_query(arrays=None, **numbers) -> Message:
     """A query for four labels as a server may send it, with changes."""
     return Message("sketch", {**ARRAYS, **(arrays or {})}, {**QUERY, **numbers})
 
@@ -65,7 +65,7 @@ def zeros(sigma, shape):
 
 def table_of(counts, noise=None, edges=None) -> SketchTable:
     """A table of (rows, B) counts from the top bin, plain or factorised with noise (sd, sd)."""
-    from fedcover.sketch import factor
+    from fedcover.methods.sketch import factor
 
     counts = np.asarray(counts, dtype=np.int64)
     layout = Layout(len(counts), checked_cuts(edges or even(counts.shape[1])), noise is not None)

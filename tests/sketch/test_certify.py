@@ -12,13 +12,13 @@ import pytest
 from scipy.stats import binom
 
 import fedcover as fc
+from fedcover.api import _task
 from fedcover.calibration import Cost
-from fedcover.engines.network.published import calibration_from, sketch_message
-from fedcover.engines.sums import added_up
-from fedcover.federation import _task
-from fedcover.sketch import certify as wiring
-from fedcover.sketch import factor
-from fedcover.sketch.result import SketchResult
+from fedcover.engines.base import added_up
+from fedcover.engines.remote.result_message import calibration_from, sketch_message
+from fedcover.methods.sketch import certify as wiring
+from fedcover.methods.sketch import factor
+from fedcover.methods.sketch.result import SketchResult
 
 pytestmark = pytest.mark.filterwarnings("ignore::fedcover.FedcoverWarning")
 

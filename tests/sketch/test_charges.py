@@ -11,7 +11,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import fedcover as fc
-from fedcover.engines.sums import added_up
+from fedcover.engines.base import added_up
+from fedcover.methods.base import Task
+from fedcover.methods.sketch import client, factor, plan
+from fedcover.methods.sketch.grid import checked_cuts, standard_cuts
+from fedcover.methods.sketch.table import Layout
 from fedcover.position import positions
 from fedcover.privacy import (
     ExactRelease,
@@ -20,12 +24,8 @@ from fedcover.privacy import (
     epsilon,
     noise_multiplier,
 )
-from fedcover.protocols.base import Task
-from fedcover.sketch import factor, plan, reply
-from fedcover.sketch.grid import checked_cuts, standard_cuts
-from fedcover.sketch.table import Layout
 
-from .building import FOUR, RELATIONS, SKETCH, VIEWS, budget, even, powers, query, zeros
+from .building import FOUR, RELATIONS, SKETCH, VIEWS, a_query, budget, even, powers, zeros
 
 
 @st.composite
@@ -54,8 +54,8 @@ def site(scores, labels, classes):
 def replies(sites, asked_for):
     """Real replies, with the noise taken out."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reply.noise, "discrete_gaussian", zeros)
-        return [reply.answer(asked_for, s).arrays for s in sites]
+        patch.setattr(client.noise, "discrete_gaussian", zeros)
+        return [client.answer(asked_for, s).arrays for s in sites]
 
 
 def moved(sites, asked_for, privacy):
@@ -73,7 +73,7 @@ def norm(differences):
 def charges_of(asked_for, privacy):
     """Sensitivities as charged, by the array of the reply; noise everywhere, so nothing exact."""
     names = {"table": "table", "totals": "labels", "matrix": "confusion"}
-    charged = reply.charges(asked_for, privacy, 1)
+    charged = client.charges(asked_for, privacy, 1)
     return {names[e.what.split()[-1]]: e.sensitivity for e in charged}
 
 
@@ -86,7 +86,7 @@ def test_no_record_moves_a_reply_further_than_charged(case, relation):
     else:
         other, names = scores[1:], labels[1:]
     pair = [site(scores, labels, classes), site(other, names, classes)]
-    asked_for = query(arrays, **numbers, confusion_sigma=300.0)
+    asked_for = a_query(arrays, **numbers, confusion_sigma=300.0)
     found = moved(pair, asked_for, budget(relation=relation))
     assert len(found) == 3
     for distance, charged in found:
@@ -99,7 +99,7 @@ def test_no_site_moves_a_reply_further_than_charged(case, other, relation, most)
     _, scores, labels, classes, arrays, numbers = case
     _, other_scores, other_labels, *_ = other
     pair = [site(scores, labels, classes), site(other_scores, other_labels % classes, classes)]
-    asked_for = query(arrays, **numbers, most=most, confusion_sigma=300.0)
+    asked_for = a_query(arrays, **numbers, most=most, confusion_sigma=300.0)
     privacy = budget(unit="site", relation=relation)
     one, two = replies(pair, asked_for)
     for key, charged in charges_of(asked_for, privacy).items():
@@ -116,7 +116,7 @@ def test_the_charge_is_no_larger_than_it_must_be(bins, factored, relation):
     labels = [1, 1] if relation == "replace" else [1]
     second = site([1.0, 0.5][-len(labels) :], labels, 2)
     cuts = np.array(checked_cuts(even(bins)) if bins < 64 else standard_cuts(bins))
-    asked_for = query({"cuts": cuts, "rows": np.arange(2)}, factored=factored)
+    asked_for = a_query({"cuts": cuts, "rows": np.arange(2)}, factored=factored)
     found = moved([first, second], asked_for, budget(relation=relation))
     for distance, charged in found:
         assert distance == pytest.approx(charged, rel=1e-12)
@@ -132,7 +132,7 @@ def test_a_limit_on_the_records_of_a_site_is_charged_too():
     bound on δ is exact for halfspaces: with probability 100/101 the new record has replaced one.
     """
     privacy, most, delta = budget(relation="add-remove", view="server"), 100, 1e-5
-    table, event = reply.charges(query(factored=0, most=most), privacy, 1)
+    table, event = client.charges(a_query(factored=0, most=most), privacy, 1)
     assert table.sensitivity == event.sensitivity
     spent = epsilon([event], delta)
     z = 300 / 64 / math.sqrt(2)  # noise in units of the distance between (100, 0) and (99, 1)
@@ -211,21 +211,21 @@ def test_a_site_is_charged_what_the_statement_says(sites, view, unit, confusion)
 
 def test_what_has_no_noise_is_charged_as_such():
     sigmas = {"table_sigma": 0.0, "label_sigma": 0.0}
-    assert {type(e) for e in reply.charges(query(**sigmas), budget(), 3)} == {ExactRelease}
-    one = reply.charges(query(label_sigma=0.0), budget(), 3)
+    assert {type(e) for e in client.charges(a_query(**sigmas), budget(), 3)} == {ExactRelease}
+    one = client.charges(a_query(label_sigma=0.0), budget(), 3)
     assert {type(e) for e in one} == {ExactRelease, GaussianRelease}
-    with_pairs = reply.charges(query(confusion=1), budget(), 3)
+    with_pairs = client.charges(a_query(confusion=1), budget(), 3)
     assert [type(e) for e in with_pairs] == [GaussianRelease, GaussianRelease, ExactRelease]
-    whole = reply.charges(query(), budget(unit="site"), 3)  # no limit to a site's records
+    whole = client.charges(a_query(), budget(unit="site"), 3)  # no limit to a site's records
     assert epsilon(whole, 1e-5) == math.inf
 
 
 def test_in_a_sum_one_share_counts_as_known():
     """A site knows its own: of n shares n-1 hide a record, and alone one must do it all."""
     for n, shares in ((1, 1), (2, 1), (3, 2), (1000, 999)):
-        for event in reply.charges(query(), budget(), n):
+        for event in client.charges(a_query(), budget(), n):
             assert event.sigma == pytest.approx(300 * math.sqrt(shares))
-        for event in reply.charges(query(), budget(view="server"), n):
+        for event in client.charges(a_query(), budget(view="server"), n):
             assert event.sigma == 300
 
 
@@ -303,7 +303,7 @@ def test_site_level_privacy_needs_a_limit_and_keeps_to_it():
         fc.collect(sites, privacy=budget(unit="site"))
     with pytest.raises(fc.FedcoverError, match="most_per_site"):
         fc.collect(sites, SKETCH(most_per_site=0), budget(unit="site"))
-    asked_for = query({"rows": np.arange(3)}, most=40, factored=0)
+    asked_for = a_query({"rows": np.arange(3)}, most=40, factored=0)
     for site, got in zip(sites, replies(sites, asked_for), strict=True):
         put_in = min(40, len(site)) * 64
         assert got["table"].sum() == got["labels"].sum() == put_in
@@ -313,7 +313,7 @@ def test_the_records_that_go_in_are_a_fresh_random_choice():
     """Over 300 queries each of 60 records is in about a sixth; ±5.5 σ, false alarms below 1e-5."""
     site = fc.Site("s", (np.arange(60) + 0.5) / 60, np.zeros(60, int), n_classes=2)
     arrays = {"cuts": positions(np.arange(1, 60) / 60), "rows": np.arange(2)}
-    asked_for = query(arrays, most=10, scale=1, factored=0)
+    asked_for = a_query(arrays, most=10, scale=1, factored=0)
     times = sum(r["table"][0] for r in (replies([site], asked_for)[0] for _ in range(300)))
     assert times.sum() == 3000
     spread = math.sqrt(300 * (1 / 6) * (5 / 6))

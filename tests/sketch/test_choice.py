@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import fedcover as fc
-from fedcover.choice import choose_method
-from fedcover.protocols.base import Target, Task
+from fedcover.api import choose_method
+from fedcover.methods.base import Target, Task
 
 from .building import SKETCH, budget, powers
 

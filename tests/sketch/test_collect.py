@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import fedcover as fc
+from fedcover import wire
+from fedcover.methods.sketch import client
 from fedcover.privacy import Budget, Ledger, epsilon
-from fedcover.protocols import wire
-from fedcover.sketch import reply
 
-from .building import FOUR, LEVELS, SKETCH, VIEWS, budget, even, powers, query, zeros
+from .building import FOUR, LEVELS, SKETCH, VIEWS, a_query, budget, even, powers, zeros
 
 pytestmark = pytest.mark.filterwarnings("ignore::fedcover.FedcoverWarning")
 
@@ -72,7 +72,7 @@ def test_equal_tables_are_equal_replies(monkeypatch, case):
     options, privacy = case
     if "most_per_site" in options:
         options = {"most_per_site": 10_000}
-    monkeypatch.setattr(reply.noise, "discrete_gaussian", zeros)
+    monkeypatch.setattr(client.noise, "discrete_gaussian", zeros)
     rng = np.random.default_rng(0)
     labels, bins = rng.integers(0, 4, 3000), rng.integers(0, 64, 3000)
 
@@ -94,9 +94,9 @@ def test_equal_tables_are_equal_replies(monkeypatch, case):
 
 def test_records_in_other_bins_are_other_replies(monkeypatch):
     """Or the test above would prove nothing."""
-    monkeypatch.setattr(reply.noise, "discrete_gaussian", zeros)
+    monkeypatch.setattr(client.noise, "discrete_gaussian", zeros)
     one, two = (
-        reply.answer(query(), fc.Site("s", [v, 0.1], [0, 1], n_classes=4)) for v in (0.2, 0.3)
+        client.answer(a_query(), fc.Site("s", [v, 0.1], [0, 1], n_classes=4)) for v in (0.2, 0.3)
     )
     assert wire.encode(one) != wire.encode(two)
 

@@ -7,12 +7,12 @@ import pytest
 from scipy import stats
 
 import fedcover as fc
+from fedcover.methods.sketch import client
+from fedcover.methods.sketch.client import MOST_CONFUSED
 from fedcover.privacy import epsilon
-from fedcover.protocols.message import Message
-from fedcover.sketch import reply
-from fedcover.sketch.query import MOST_CONFUSED
+from fedcover.wire import Message
 
-from .building import FOUR, SKETCH, VIEWS, budget, query, zeros
+from .building import FOUR, SKETCH, VIEWS, a_query, budget, zeros
 
 pytestmark = pytest.mark.filterwarnings("ignore::fedcover.FedcoverWarning")
 
@@ -81,10 +81,10 @@ def test_the_table_pays_for_it():
 
 def test_a_limit_to_records_holds_for_all_arrays_of_a_reply(monkeypatch):
     """The same records are in the table, the totals and the matrix."""
-    monkeypatch.setattr(reply.noise, "discrete_gaussian", zeros)
-    asked = query(confusion=1, factored=0, most=50)
+    monkeypatch.setattr(client.noise, "discrete_gaussian", zeros)
+    asked = a_query(confusion=1, factored=0, most=50)
     (given, _) = sites()
-    arrays = reply.answer(asked, given).arrays
+    arrays = client.answer(asked, given).arrays
     assert arrays["confusion"].sum() == arrays["labels"].sum() == 50 * 64
     assert np.array_equal(arrays["confusion"].sum(axis=0), arrays["labels"])
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.linalg import toeplitz
 
-from fedcover.sketch import factor
+from fedcover.methods.sketch import factor
 
 SIZES = [2, 3, 4, 64, 100, 257, 1840]
 

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import fedcover as fc
-from fedcover.protocols import wire
-from fedcover.protocols.base import Task
-from fedcover.sketch import file as sketch_file
-from fedcover.sketch.table import SketchTable
+from fedcover import wire
+from fedcover.methods.base import Task
+from fedcover.methods.sketch import file as sketch_file
+from fedcover.methods.sketch.table import SketchTable
 
 from .building import FOUR, LEVELS, SKETCH, budget, even, powers
 

@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedcover as fc
-from fedcover.position import TOP, distances_at, positions, scores_at
-from fedcover.protocols.base import Task
-from fedcover.sketch import grid
-from fedcover.sketch.grid import (
+from fedcover.methods.base import Task
+from fedcover.methods.sketch import grid
+from fedcover.methods.sketch.grid import (
     EXACT_BINS,
     FEWEST_BINS,
     MOST_BINS,
@@ -23,6 +22,7 @@ from fedcover.sketch.grid import (
     standard_cuts,
     upper_edges,
 )
+from fedcover.position import TOP, distances_at, positions, scores_at
 
 from .building import SKETCH, budget
 

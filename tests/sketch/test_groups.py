@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedcover as fc
-from fedcover.sketch.curve import Mixture
-from fedcover.sketch.groups import numbered
-from fedcover.sketch.mix import LabelMix
-from fedcover.sketch.personal import Personal
+from fedcover.methods.sketch.curve import Mixture
+from fedcover.methods.sketch.mix import LabelMix
+from fedcover.methods.sketch.personalise import Personal
+from fedcover.methods.sketch.table import numbered
 
 from .building import SKETCH, budget, covered, even, powers
 

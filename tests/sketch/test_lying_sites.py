@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fedcover as fc
-from fedcover.protocols.message import Message
+from fedcover.wire import Message
 
 from .building import FOUR, SKETCH, budget, powers
 

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedcover as fc
+from fedcover.methods.sketch.mix import LabelMix
+from fedcover.methods.sketch.personalise import Errors, Personal, blend
 from fedcover.position import positions, scores_at
-from fedcover.sketch.blend import blend
-from fedcover.sketch.mix import LabelMix
-from fedcover.sketch.personal import Errors, Personal
 
 from .building import LEVELS, SKETCH, budget, covered, powers
 

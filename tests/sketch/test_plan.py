@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import fedcover as fc
+from fedcover.methods.base import Task
+from fedcover.methods.sketch import factor, plan
+from fedcover.methods.sketch.grid import standard_cuts
+from fedcover.methods.sketch.table import Layout
 from fedcover.privacy import Budget, Ledger, epsilon
-from fedcover.protocols.base import Task
-from fedcover.sketch import factor, plan
-from fedcover.sketch.grid import standard_cuts
-from fedcover.sketch.table import Layout
 
 from .building import FOUR, RELATIONS, SKETCH, VIEWS, budget, powers
 

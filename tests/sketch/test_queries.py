@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 import fedcover as fc
+from fedcover.methods.base import ask_all
+from fedcover.methods.sketch import client
+from fedcover.methods.sketch.client import MOST_CONFUSED
+from fedcover.methods.sketch.grid import MOST_BINS, MOST_CELLS
 from fedcover.position import TOP, positions
-from fedcover.protocols.base import ask_all
-from fedcover.protocols.message import Message
-from fedcover.sketch import reply
-from fedcover.sketch.grid import MOST_BINS, MOST_CELLS
-from fedcover.sketch.query import MOST_CONFUSED
+from fedcover.wire import Message
 
-from .building import ARRAYS, QUERY, SKETCH, budget, powers, query
+from .building import ARRAYS, QUERY, SKETCH, a_query, budget, powers
 
 
 class Untouchable:
@@ -75,8 +75,8 @@ BAD_ARRAYS = {
     "one number for rows": {"rows": np.array(3)},
     "a table of rows": {"rows": np.zeros((4, 1), dtype=np.int64)},
 }
-HOSTILE = {f"{key}={value}": query(**{key: value}) for key, value in NUMBERS}
-HOSTILE |= {name: query(arrays) for name, arrays in BAD_ARRAYS.items()}
+HOSTILE = {f"{key}={value}": a_query(**{key: value}) for key, value in NUMBERS}
+HOSTILE |= {name: a_query(arrays) for name, arrays in BAD_ARRAYS.items()}
 
 
 def without(values, key):
@@ -107,7 +107,7 @@ def test_hostile_queries_cost_nothing_or_something_but_never_a_stray_error(asked
 
 def test_the_largest_query_that_is_good_is_one_cut_less():
     """Or too many cuts would be refused for something else."""
-    assert reply.charges(query({"cuts": WIDE[: MOST_BINS - 1]}), budget(), 3)
+    assert client.charges(a_query({"cuts": WIDE[: MOST_BINS - 1]}), budget(), 3)
 
 
 def test_a_query_cannot_make_a_site_build_a_huge_table():
@@ -118,19 +118,19 @@ def test_a_query_cannot_make_a_site_build_a_huge_table():
 
     cuts, rows = WIDE[: MOST_BINS - 1], np.arange(Many.n_classes)
     with pytest.raises(fc.FedcoverError, match="what was agreed"):
-        SKETCH().answer(query({"cuts": cuts, "rows": rows}), Many())
+        SKETCH().answer(a_query({"cuts": cuts, "rows": rows}), Many())
     with pytest.raises(fc.FedcoverError, match="what was agreed"):
-        reply.charges(query({"cuts": cuts, "rows": rows}), budget(), 3)
+        client.charges(a_query({"cuts": cuts, "rows": rows}), budget(), 3)
 
 
 def test_a_confusion_matrix_of_many_labels_is_refused():
     class Many(Untouchable):
         n_classes = MOST_CONFUSED + 1
 
-    asked = query({"rows": np.arange(MOST_CONFUSED + 1)}, confusion=1, confusion_sigma=300.0)
+    asked = a_query({"rows": np.arange(MOST_CONFUSED + 1)}, confusion=1, confusion_sigma=300.0)
     with pytest.raises(fc.FedcoverError, match="what was agreed"):
         SKETCH().answer(asked, Many())
-    assert SKETCH().charges(query({"rows": np.arange(MOST_CONFUSED)}, confusion=1), budget(), 3)
+    assert SKETCH().charges(a_query({"rows": np.arange(MOST_CONFUSED)}, confusion=1), budget(), 3)
 
 
 class Asks(SKETCH):
@@ -161,6 +161,6 @@ def test_a_refused_query_is_not_charged(tmp_path, name):
 def test_the_query_of_the_tests_is_a_good_one():
     """Or all of the above would prove nothing."""
     site = powers(np.random.default_rng(0), [50], np.ones(4))[0]
-    got = SKETCH().answer(query(), site).arrays
+    got = SKETCH().answer(a_query(), site).arrays
     assert {k: v.shape for k, v in got.items()} == {"table": (4, 4), "labels": (4,)}
     assert all(v.dtype == np.int64 for v in got.values())

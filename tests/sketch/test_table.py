@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedcover as fc
+from fedcover.methods.sketch import factor
+from fedcover.methods.sketch.grid import checked_cuts
+from fedcover.methods.sketch.table import Layout, SketchTable
 from fedcover.privacy import GaussianRelease, epsilon
 from fedcover.privacy.statement import PrivacyStatement
-from fedcover.sketch import factor
-from fedcover.sketch.grid import checked_cuts
-from fedcover.sketch.table import Layout, SketchTable
 
 from .building import FOUR, LEVELS, SKETCH, budget, even, powers, table_of
 

@@ -8,6 +8,8 @@ P_cal = Σ_i (N^i/N) P^i the mixture, ŵ_y the likelihood ratio of y.
 """
 
 from fedcover.bounds.coverage import (
+    Bound,
+    CoverageRange,
     equation_11_expected_shift_distance,
     expected_shift_distance,
     lemma_2_3_shift_distance,
@@ -25,7 +27,6 @@ from fedcover.bounds.optimisation import (
     theorem_4_3_coverage,
 )
 from fedcover.bounds.privacy_claim import theorem_4_4_claimed_epsilon, theorem_4_4_paper_noise
-from fedcover.bounds.result import Bound, CoverageRange
 
 __all__ = [
     "Bound",

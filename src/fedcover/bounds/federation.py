@@ -10,10 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedcover import checks
 from fedcover.bounds import coverage, optimisation
+from fedcover.bounds.coverage import Bound
 from fedcover.bounds.privacy_claim import theorem_4_4_paper_noise
-from fedcover.bounds.result import Bound
 from fedcover.errors import FedcoverError
-from fedcover.labelshift.ratios import calibration_mixture, likelihood_ratio
+from fedcover.labelshift.weights import calibration_mixture, likelihood_ratio
 from fedcover.site import Site, checked_federation
 
 Float64 = NDArray[np.float64]

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcover import checks
-from fedcover.bounds.coverage import checked_ratios
-from fedcover.bounds.result import Bound
+from fedcover.bounds.coverage import Bound, checked_ratios
 from fedcover.errors import FedcoverError
 from fedcover.quantile import SmoothQuantileLoss
 

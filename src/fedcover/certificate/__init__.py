@@ -6,8 +6,8 @@ binomial.py             a site alone, exactly
 result.py               what comes out, and in which words
 """
 
-from fedcover.certificate.binomial import certified_alone as certified_alone
-from fedcover.certificate.binomial import certified_rank as certified_rank
+from fedcover.certificate.bounds import certified_alone as certified_alone
+from fedcover.certificate.bounds import certified_rank as certified_rank
 from fedcover.certificate.counted import certify_counted_mix as certify_counted_mix
 from fedcover.certificate.counted import pool_is_expected_to_win as pool_is_expected_to_win
 from fedcover.certificate.known import TOTALS_SHARE as TOTALS_SHARE

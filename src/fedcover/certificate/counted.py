@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from fedcover import checks
-from fedcover.certificate import bets
-from fedcover.certificate.bets import Float64
-from fedcover.certificate.binomial import certified_rank
+from fedcover.certificate import bounds
+from fedcover.certificate.bounds import certified_rank
 from fedcover.certificate.known import TOTALS_SHARE
 from fedcover.certificate.result import (
     NOISE_TRUSTED,
     SKETCH_TRUSTED,
     TRUSTED,
     Certified,
+    Float64,
     Tables,
     words,
 )
@@ -67,7 +67,7 @@ def certify_counted_mix(
     c = len(t.totals)
     m_y = checks.counts(counts, c, "counts").astype(np.float64)
     on_totals = TOTALS_SHARE * t.beta if t.total_sd > 0 else 0.0
-    present = bets.surely_present(t.totals, t.total_sd, on_totals)
+    present = bounds.surely_present(t.totals, t.total_sd, on_totals)
     each = (t.beta - on_totals) / len(t.alphas)
     # The bets may rest on the sum of all totals: it does not tell which labels this site has.
     typical = max(float(t.totals.sum()) / c, 1.0)
@@ -81,8 +81,8 @@ def certify_counted_mix(
         over.append("the privacy noise")
         trusted.append(NOISE_TRUSTED)
     rest = t.beta - on_totals
-    bounds = BOUNDS_SHARE * rest
-    parts = {"label totals": on_totals, "miss rates": bounds, "tests": rest - bounds}
+    on_rates = BOUNDS_SHARE * rest
+    parts = {"label totals": on_totals, "miss rates": on_rates, "tests": rest - on_rates}
     statement = words(t.alphas, t.beta, over, trusted)
     return Certified(1 - t.beta, statement, t.alphas, tuple(edges), parts)
 
@@ -96,13 +96,13 @@ def _lowest(
     for view in range(views):
         variance = t.variance[view].mean(axis=0)
         for bet in _bets(int(m_y.sum()), typical, variance, alpha, beta, views):
-            phi = bets.weights(bet.lam * m_y / m_y.sum(), present, variance, alpha)
+            phi = bounds.weights(bet.lam * m_y / m_y.sum(), present, variance, alpha)
             plans.append((view, bet, phi))
     step = max(1, BLOCK // c)
     for start in range(0, edges, step):
         raw, noise = t.misses[:, start : start + step], t.variance[:, start : start + step]
         each = BOUNDS_SHARE * beta / (c * views)
-        tops = [bets.upper_rates(m, v, present, each) for m, v in zip(raw, noise, strict=True)]
+        tops = [bounds.upper_rates(m, v, present, each) for m, v in zip(raw, noise, strict=True)]
         top = np.min(tops, axis=0)
         wealth = np.full(raw.shape[1], -np.inf)
         for view, bet, phi in plans:
@@ -128,7 +128,7 @@ def _lead(
     seen = m_y > 0
     m, u = m_y.sum(), top[:, seen]
     mass = bet.lam * m_y[seen] / m
-    lost = bets.shortfall(mass, present[seen], phi[seen], u).sum(axis=1)
+    lost = bounds.shortfall(mass, present[seen], phi[seen], u).sum(axis=1)
     factor = np.maximum(1 - bet.nu * (u - alpha), 1e-300)
     omega = np.minimum(math.log1p(bet.nu * alpha), np.log(factor) + bet.lam * u / m)
     off = bet.nu * (top.max(axis=1) - alpha) >= 1
@@ -144,7 +144,7 @@ def _bets(
     """
     tau2 = float(np.median(variance))
     level = math.log((1 - BOUNDS_SHARE) * beta / views)
-    alike = bets.upper_rates(
+    alike = bounds.upper_rates(
         np.full((1, 1), 0.6 * alpha * n),
         np.full((1, 1), tau2),
         np.full(1, n),
@@ -184,7 +184,7 @@ def pool_is_expected_to_win(
     beta = 1 - checks.real(confidence, "confidence", 0, 1, open_low=True)
     on_totals = TOTALS_SHARE * beta if total_sd > 0 else 0.0
     totals = np.full(n_classes, each)
-    sure = bets.surely_present(totals, total_sd, on_totals)
+    sure = bounds.surely_present(totals, total_sd, on_totals)
     noise = np.broadcast_to(np.asarray(variance, dtype=np.float64), (1, n_classes)).ravel()
     known = max(float(sure[0]), 0.0) / each
     pool = known * _bets(m, each, noise, alpha, beta - on_totals)[0].tolerated

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from fedcover import checks
-from fedcover.certificate import bets
-from fedcover.certificate.bets import Float64
+from fedcover.certificate import bounds
 from fedcover.certificate.result import (
     NOISE_TRUSTED,
     SKETCH_TRUSTED,
     TRUSTED,
     Certified,
+    Float64,
     Tables,
     words,
 )
@@ -68,7 +68,7 @@ def certify_known_mix(
     used = shares > 0
     pi, raw, noise = shares[used], t.misses[..., used], t.variance[..., used]
     on_totals = TOTALS_SHARE * t.beta if t.total_sd > 0 else 0.0
-    present = bets.surely_present(t.totals[used], t.total_sd, on_totals)
+    present = bounds.surely_present(t.totals[used], t.total_sd, on_totals)
     each = (t.beta - on_totals) / len(t.alphas)
     edges = []
     for a in t.alphas:
@@ -101,8 +101,8 @@ def _bet(
     most = max(30 / float(np.sum(pi**2 / np.maximum(present, 1))), 10 * least)
     lam = np.geomspace(least, most, 200)
     mass = lam[:, None] * pi
-    phi = bets.weights(mass, present, variance, alpha)
-    lead = lam * alpha - bets.shortfall(mass, present, phi, 1.0).sum(axis=1)
+    phi = bounds.weights(mass, present, variance, alpha)
+    lead = lam * alpha - bounds.shortfall(mass, present, phi, 1.0).sum(axis=1)
     spare = lead - phi**2 @ variance / 2 + math.log(beta)
     best = int(np.argmax(spare / np.maximum(phi @ np.maximum(present, 0), 1e-12)))
     return phi[best], float(lead[best])

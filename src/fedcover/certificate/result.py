@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedcover import checks
-from fedcover.certificate.bets import Float64
 from fedcover.errors import FedcoverError
+
+Float64 = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

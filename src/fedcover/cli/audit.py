@@ -45,7 +45,7 @@ def audit(
     ] = None,
 ) -> None:
     """Try to break a claim of privacy; exit status 1 if that succeeds."""
-    from fedcover.privacy import audit as audits
+    from fedcover import audit as audits
 
     checks.choice(method, "method", METHODS)
     literal = method == "paper"

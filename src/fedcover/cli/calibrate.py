@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 import fedcover as fc
+from fedcover._io.writing import output_folder, unwritable
 from fedcover.cli.common import (
     Alpha,
     Certify,
@@ -42,8 +43,7 @@ from fedcover.cli.common import (
     spans,
 )
 from fedcover.errors import FedcoverError
-from fedcover.protocols.base import checked_certify, under_budget
-from fedcover.writing import output_folder, unwritable
+from fedcover.methods.base import checked_certify, under_budget
 
 METHODS: dict[str, type[Any]] = {
     "dp-fedcp": fc.methods.DPFedCP,

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 import fedcover as fc
+from fedcover.checks import refuse_gone
 from fedcover.cli.common import (
     Delta,
     Epsilon,
@@ -34,7 +35,6 @@ from fedcover.cli.labelfile import read_label_file
 from fedcover.cli.sketchfile import load_sketch, merged, no_sketches, outputs
 from fedcover.errors import FedcoverError
 from fedcover.inputs import listed
-from fedcover.sketch.gone import refuse_gone
 
 OutSketch = Annotated[Path, typer.Option("--out", help="The sketch to write, an .npz.")]
 Gone = Annotated[str | None, typer.Option(hidden=True)]

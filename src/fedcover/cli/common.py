@@ -15,12 +15,12 @@ from rich.text import Text
 
 import fedcover as fc
 from fedcover import checks
+from fedcover._io.files import SUFFIXES, ModelOutputs, open_outputs
+from fedcover.checks import GONE, refuse_gone
 from fedcover.errors import FedcoverError, FedcoverWarning, FileError
-from fedcover.files import SUFFIXES, ModelOutputs, open_outputs
 from fedcover.inputs import listed
 from fedcover.position import positions
 from fedcover.report.score_axis import span
-from fedcover.sketch.gone import GONE, refuse_gone
 
 out, err = Console(), Console(stderr=True)
 

@@ -12,9 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 import fedcover as fc
+from fedcover._io.writing import output_file, replacing
 from fedcover.cli.common import Logits, PredictSeed, load_calibration, out, outputs_for
 from fedcover.diagnostics import Coverage, coverage_tails
-from fedcover.writing import output_file, replacing
 
 
 def evaluate(

@@ -26,7 +26,7 @@ def init(
     ] = "mercy,stjohn,lakeside",
 ) -> None:
     """Write a Flower app, a configuration for each site, and a script that makes test keys."""
-    from fedcover.engines.flower.init import write_folder
+    from fedcover.engines.flower.scaffold import write_folder
 
     written = write_folder(folder, [name.strip() for name in sites.split(",")])
     for path in written:

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 import fedcover as fc
+from fedcover.checks import refuse_gone
 from fedcover.cli.collect import Gone, Report
 from fedcover.cli.common import (
     Alpha,
@@ -31,10 +32,9 @@ from fedcover.cli.common import (
 from fedcover.cli.labelfile import LabelFile, numbers, read_label_file
 from fedcover.cli.sketchfile import load_sketch, no_sketches, outputs
 from fedcover.errors import FedcoverError, FileError
-from fedcover.protocols.base import checked_certify
+from fedcover.methods.base import checked_certify
+from fedcover.methods.sketch.mix import mix_of
 from fedcover.site import checked_name
-from fedcover.sketch.gone import refuse_gone
-from fedcover.sketch.mix import mix_of
 
 
 def personalise(

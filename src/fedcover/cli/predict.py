@@ -9,8 +9,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from fedcover._io.writing import output_file
 from fedcover.cli.common import Logits, PredictSeed, load_calibration, out, outputs_for
-from fedcover.writing import output_file
 
 
 def predict(

@@ -100,7 +100,7 @@ def privacy(
 
 def _private(epsilon: float, delta: float, n_sites: int) -> None:
     """What the private sketch releases for a budget, under every relation and view."""
-    from fedcover.protocols.base import Task
+    from fedcover.methods.base import Task
 
     names = tuple(f"site {i}" for i in range(n_sites))
     shown = Table(title=Text(f"Private sketch, ε = {epsilon:g}, δ = {delta:g}, any targets and α"))

@@ -14,9 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from fedcover import checks
+from fedcover._io.writing import output_folder, unwritable
 from fedcover.cli.common import out
 from fedcover.errors import FedcoverError
-from fedcover.writing import output_folder, unwritable
 
 if TYPE_CHECKING:
     from fedcover.experiments.pages import Page

@@ -8,8 +8,8 @@ from operator import add
 from pathlib import Path
 
 import fedcover as fc
+from fedcover._io.writing import output_file
 from fedcover.errors import FedcoverError, FileError
-from fedcover.writing import output_file
 
 
 def load_sketch(path: Path) -> fc.SketchResult:

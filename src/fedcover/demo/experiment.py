@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcover import checks, methods
+from fedcover.api import calibrate
 from fedcover.calibration import Calibration
 from fedcover.demo import data
 from fedcover.errors import FedcoverError, FedcoverWarning
-from fedcover.federation import calibrate
-from fedcover.protocols.base import Method
+from fedcover.methods.base import Method
 from fedcover.report.estimate import Estimate, over_repetitions
 from fedcover.scores import APS
 from fedcover.site import Site

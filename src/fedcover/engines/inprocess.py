@@ -7,12 +7,11 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from fedcover.engines.base import Traffic
-from fedcover.engines.sums import added_up
+from fedcover.engines.base import Traffic, added_up
 from fedcover.errors import FedcoverError
+from fedcover.methods.base import Message, Method, Published, SecureSum, Task
 from fedcover.privacy.ledger import Ledger
 from fedcover.privacy.statement import Privacy
-from fedcover.protocols.base import Message, Method, Published, SecureSum, Task
 from fedcover.site import Site
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from fedcover.protocols.steps import descend, prefix_sums
+from fedcover.methods.dp_fedcp.steps import descend, prefix_sums
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from fedcover.methods import exponential
 from fedcover.privacy import noise
-from fedcover.protocols import exponential
 
 
 class _Seeded:

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcover import methods
+from fedcover.api import calibrate
 from fedcover.errors import FedcoverError
 from fedcover.experiments.federations import Draw
 from fedcover.experiments.published import Published
 from fedcover.experiments.study import Row
-from fedcover.federation import calibrate
+from fedcover.methods.base import Method
 from fedcover.privacy.statement import Privacy
-from fedcover.protocols.base import Method
 
 Float64 = NDArray[np.float64]
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcover import ranking
+from fedcover._io.files import read_outputs
 from fedcover.errors import FileError
-from fedcover.files import read_outputs
 from fedcover.inputs import Floats
 from fedcover.scores import APS
 

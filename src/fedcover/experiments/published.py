@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from fedcover import checks
 from fedcover.experiments import algorithm1
 from fedcover.experiments.federations import Draw
-from fedcover.labelshift.ratios import likelihood_ratio, oracle_ratio, subsample_sizes
+from fedcover.labelshift.weights import likelihood_ratio, oracle_ratio, subsample_sizes
+from fedcover.methods.base import Counts, Target, Task, target_ratios, weighted_fit
 from fedcover.position import scores_at
 from fedcover.privacy import accounting
 from fedcover.privacy.views import AlgorithmOne, imagenet_mixture
-from fedcover.protocols.base import Counts, Target, Task, target_ratios, weighted_fit
 from fedcover.site import Site
 
 Float64 = NDArray[np.float64]

@@ -13,7 +13,7 @@ from fedcover import bounds
 from fedcover.experiments import algorithm1
 from fedcover.experiments.federations import Draw, Simulated
 from fedcover.experiments.study import Row
-from fedcover.labelshift.ratios import likelihood_ratio
+from fedcover.labelshift.weights import likelihood_ratio
 from fedcover.quantile import SmoothQuantileLoss, moreau_minimiser, weighted_quantile
 from fedcover.scores import APS
 

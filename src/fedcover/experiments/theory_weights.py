@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcover import bounds, labelshift
+from fedcover.api import calibrate
 from fedcover.experiments.federations import Draw, Simulated
 from fedcover.experiments.study import Row
 from fedcover.experiments.theory_run import row
-from fedcover.federation import calibrate
-from fedcover.labelshift.ratios import oracle_ratio
+from fedcover.labelshift.weights import oracle_ratio
 from fedcover.methods import EstimatedWeights, OracleWeights
-from fedcover.protocols.base import Method
+from fedcover.methods.base import Method
 from fedcover.scores import APS
 
 Float64 = NDArray[np.float64]

@@ -8,13 +8,12 @@ simplex.py    least squares over label distributions
 groups.py     sites with similar label mixes, to be calibrated as one target
 """
 
-from fedcover.labelshift.estimate import confusion, from_unlabelled
-from fedcover.labelshift.exact import exact_weights
-from fedcover.labelshift.groups import group_sites
+from fedcover.labelshift.estimate import confusion, from_unlabelled, group_sites
 from fedcover.labelshift.mix import MixEstimate, guess_mix
-from fedcover.labelshift.ratios import (
+from fedcover.labelshift.weights import (
     calibration_mixture,
     effective_size,
+    exact_weights,
     likelihood_ratio,
     oracle_ratio,
     subsample_sizes,

@@ -22,6 +22,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from fedcover import wire
 from fedcover.errors import BudgetError, FedcoverError
 from fedcover.privacy import accounting
 from fedcover.privacy.events import Event, GaussianRelease
@@ -35,9 +36,8 @@ from fedcover.privacy.ledger_entries import (
     digest,
     merged,
 )
-from fedcover.privacy.ledger_file import LedgerFile
-from fedcover.protocols import wire
-from fedcover.protocols.message import Message
+from fedcover.privacy.ledger_store import LedgerFile
+from fedcover.wire import Message
 
 LONGEST_ID = 200
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcover.methods.sketch import factor
+from fedcover.methods.sketch.table import Layout, SketchTable, row_totals
 from fedcover.report.score_axis import ScoreAxis
-from fedcover.sketch import factor
-from fedcover.sketch.table import Layout, SketchTable
-from fedcover.sketch.totals import row_totals
 
 Float64 = NDArray[np.float64]
 

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from fedcover.calibration import Calibration
 from fedcover.errors import FedcoverWarning
+from fedcover.methods.sketch.result import SketchResult
 from fedcover.position import positions
 from fedcover.report import sketch_figures as figures
 from fedcover.report.page import Plot, Table
 from fedcover.report.style import NARROW, WIDE
 from fedcover.site import Site
-from fedcover.sketch.result import SketchResult
 
 Float64 = NDArray[np.float64]
 Curves = Mapping[str, tuple[int, Float64]]

@@ -11,6 +11,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from fedcover.calibration import Calibration
+from fedcover.methods.sketch.mix import LabelMix
+from fedcover.methods.sketch.personalise import Personal, blend
+from fedcover.methods.sketch.result import SketchResult
 from fedcover.position import positions
 from fedcover.report import own_records
 from fedcover.report import personal_figures as figures
@@ -19,10 +22,6 @@ from fedcover.report.score_axis import ScoreAxis, span
 from fedcover.report.sketch import records
 from fedcover.report.style import NARROW, WIDE
 from fedcover.site import Site
-from fedcover.sketch.blend import blend
-from fedcover.sketch.mix import LabelMix
-from fedcover.sketch.personal import Personal
-from fedcover.sketch.result import SketchResult
 
 Float64 = NDArray[np.float64]
 

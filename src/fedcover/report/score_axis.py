@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcover.methods.sketch.table import Layout
 from fedcover.position import HALF, TOP, distances_at, positions, scores_at
-from fedcover.sketch.table import Layout
 
 Float64 = NDArray[np.float64]
 Positions = NDArray[np.int64]

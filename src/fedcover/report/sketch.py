@@ -8,13 +8,13 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from fedcover.methods.sketch.result import SketchResult
 from fedcover.report import own_records
 from fedcover.report import sketch_figures as figures
 from fedcover.report.heat import Heat, heat
 from fedcover.report.page import Fact, Plot, Section, Table, Text, write_page
 from fedcover.report.style import NARROW, WIDE
 from fedcover.site import Site
-from fedcover.sketch.result import SketchResult
 
 
 def write(

@@ -22,10 +22,10 @@ unmasking.py     the server's last step
 from fedcover.errors import FedcoverError
 
 try:
+    from fedcover.securesum.client import Participant
     from fedcover.securesum.identity import load_identity, load_roster
-    from fedcover.securesum.participant import Participant
     from fedcover.securesum.server import Total, server
-    from fedcover.securesum.terms import Terms
+    from fedcover.securesum.spec import Terms
 except ModuleNotFoundError as missing:
     if (missing.name or "").partition(".")[0] not in ("cryptography", "Crypto"):
         raise

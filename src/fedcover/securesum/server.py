@@ -14,16 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcover.errors import FedcoverError
-from fedcover.protocols.base import Round
-from fedcover.protocols.message import Message
-from fedcover.securesum import cards, messages
-from fedcover.securesum.cards import Card
+from fedcover.methods.base import Round
+from fedcover.securesum import identity, spec
 from fedcover.securesum.crypto import SECRET, Words
-from fedcover.securesum.identity import Roster, is_signed
-from fedcover.securesum.masking import shaped
-from fedcover.securesum.messages import refused
-from fedcover.securesum.terms import Terms
-from fedcover.securesum.unmasking import unmasked
+from fedcover.securesum.identity import Card, Roster, is_signed
+from fedcover.securesum.masks import shaped, unmasked
+from fedcover.securesum.spec import Terms, refused
+from fedcover.wire import Message
 
 T = TypeVar("T")
 
@@ -73,12 +70,12 @@ def server(terms: Terms, roster: Roster) -> Generator[Round, Round, Total]:
     desk = _Desk(terms)
     replies = yield dict.fromkeys(terms.sites, terms.query())
     found = desk.read("keys", terms.sites, replies, lambda n, m: _card(terms, roster, n, m))
-    for name in cards.repeated_keys({n: card for n, (card, _) in found.items()}):
+    for name in identity.repeated_keys({n: card for n, (card, _) in found.items()}):
         desk.missing[name] = "advertised a key that stands on another card too"
         del found[name]
     desk.count("keys", found)
     known = {name: card for name, (card, _) in found.items()}
-    query = _query(terms, "shares", messages.table("card", {n: s for n, (_, s) in found.items()}))
+    query = _query(terms, "shares", spec.table("card", {n: s for n, (_, s) in found.items()}))
 
     replies = yield dict.fromkeys(known, query)
     dealt = desk.read("shares", known, replies, lambda n, m: _Dealt.of(n, m, known))
@@ -90,12 +87,12 @@ def server(terms: Terms, roster: Roster) -> Generator[Round, Round, Total]:
         total += integers
     del masked, replies  # the large ones
 
-    view = cards.view_text(terms, known, tuple(dealt), survivors)
-    query = _query(terms, "agree", {"survivors": messages.names_to_array(survivors)})
+    view = identity.view_text(terms, known, tuple(dealt), survivors)
+    query = _query(terms, "agree", {"survivors": spec.names_to_array(survivors)})
     replies = yield dict.fromkeys(survivors, query)
     signed = desk.read("agree", survivors, replies, lambda n, m: _signature(roster, view, n, m))
 
-    query = _query(terms, "unmask", messages.table("signature", signed))
+    query = _query(terms, "unmask", spec.table("signature", signed))
     replies = yield dict.fromkeys(signed, query)
     opened = desk.read(
         "unmask", signed, replies, lambda n, m: _opened(terms, n, m, dealt, survivors)
@@ -121,7 +118,7 @@ class _Desk:
                 self.missing[name] = f"did not answer the stage {stage!r}"
                 continue
             try:
-                if messages.stage_of(replies[name]) != stage:
+                if spec.stage_of(replies[name]) != stage:
                     raise refused("a reply of another stage", stage)
                 good[name] = reader(name, replies[name])
             except FedcoverError as wrong:
@@ -143,12 +140,12 @@ class _Desk:
 
 
 def _query(terms: Terms, stage: str, arrays: Mapping[str, NDArray[np.uint8]]) -> Message:
-    return messages.make(stage, {"terms": messages.to_array(terms.digest), **arrays})
+    return spec.make(stage, {"terms": spec.to_array(terms.digest), **arrays})
 
 
 def _card(terms: Terms, roster: Roster, name: str, reply: Message) -> tuple[Card, bytes]:
-    signed = messages.blob(reply, "card")
-    return cards.read_card(terms, roster, name, signed), signed
+    signed = spec.blob(reply, "card")
+    return identity.read_card(terms, roster, name, signed), signed
 
 
 @dataclass(frozen=True)
@@ -160,8 +157,8 @@ class _Dealt:
 
     @classmethod
     def of(cls, dealer: str, reply: Message, known: Mapping[str, Card]) -> _Dealt:
-        sealed = messages.read_table(reply, "sealed", cards.SEALED)
-        digests = messages.read_table(reply, "digests", 2 * SECRET)
+        sealed = spec.read_table(reply, "sealed", identity.SEALED)
+        digests = spec.read_table(reply, "digests", 2 * SECRET)
         if set(digests) != set(known) or set(sealed) != set(known) - {dealer}:
             raise refused("shares for other sites than those with cards", "one for each")
         return cls(sealed, digests)
@@ -169,8 +166,8 @@ class _Dealt:
 
 def _shares_for(terms: Terms, holder: str, dealt: Mapping[str, _Dealt]) -> Message:
     others = {dealer: d for dealer, d in dealt.items() if dealer != holder}
-    sealed = messages.table("sealed", {n: d.sealed[holder] for n, d in others.items()})
-    digests = messages.table("digests", {n: d.digests[holder] for n, d in others.items()})
+    sealed = spec.table("sealed", {n: d.sealed[holder] for n, d in others.items()})
+    digests = spec.table("digests", {n: d.digests[holder] for n, d in others.items()})
     return _query(terms, "masked", sealed | digests)
 
 
@@ -183,7 +180,7 @@ def _integers(terms: Terms, reply: Message) -> Words:
 
 
 def _signature(roster: Roster, view: bytes, name: str, reply: Message) -> bytes:
-    signature = messages.blob(reply, "signature")
+    signature = spec.blob(reply, "signature")
     if not is_signed(roster, name, signature, view):
         raise refused("a signature under something else", "one under what the server told")
     return signature
@@ -202,8 +199,8 @@ def _opened(
         kind, part = (
             ("seed", slice(0, SECRET)) if dealer in survivors else ("key", slice(SECRET, None))
         )
-        share = messages.blob(reply, f"{kind}:{dealer}", SECRET)
-        if cards.share_digest(terms, kind, dealer, holder, share) != d.digests[holder][part]:
+        share = spec.blob(reply, f"{kind}:{dealer}", SECRET)
+        if identity.share_digest(terms, kind, dealer, holder, share) != d.digests[holder][part]:
             raise refused(f"a false share of {dealer!r}", "the share that this site was dealt")
         shares[dealer] = share
     return shares

@@ -17,12 +17,12 @@ from typing import Any
 
 from fedcover import checks
 from fedcover.engines.base import Traffic
-from fedcover.engines.network.memory import Memory
-from fedcover.engines.network.node import SiteNode
-from fedcover.engines.network.rules import METHODS, Rules
+from fedcover.engines.remote.client import SiteNode
+from fedcover.engines.remote.client_state import Memory
+from fedcover.engines.remote.policy import METHODS, Rules
 from fedcover.errors import FedcoverError
-from fedcover.protocols.base import Method, Published, Task
-from fedcover.protocols.pooled import OracleWeights
+from fedcover.methods.base import Method, Published, Task
+from fedcover.methods.pooled import OracleWeights
 from fedcover.site import Site
 
 
@@ -78,9 +78,9 @@ class FlowerSimulation:
         from flwr.serverapp import ServerApp
         from flwr.simulation import run_simulation
 
-        from fedcover.engines.flower.channel import GridChannel
-        from fedcover.engines.flower.client_app import client_app
-        from fedcover.engines.network.conductor import Conductor, Patience
+        from fedcover.engines.flower.apps import client_app
+        from fedcover.engines.flower.transport import GridChannel
+        from fedcover.engines.remote.coordinator import Conductor, Patience
 
         roster = None
         if identities is not None:

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 
-from fedcover.engines.flower.doctor import certificates, packages
+import fedcover
+from fedcover.engines.flower.doctor import certificates
 from fedcover.engines.flower.doctor import site as sites
 from fedcover.engines.flower.doctor.findings import Findings
-from fedcover.engines.flower.versions import installed
+from fedcover.engines.flower.scaffold import FLOWER, installed
+
+
+def examine_packages(found: Findings) -> None:
+    """Looks at Python, fedcover, Flower and what secure sums need."""
+    found.good("Python", platform.python_version())
+    found.good("fedcover", f"{fedcover.__version__}; must be the same everywhere")
+    flower = installed("flwr")
+    if flower == FLOWER:
+        found.good("Flower", f"{flower}, the version this fedcover was tested with")
+    else:
+        says = "is not installed" if flower is None else f"is {flower}, tested was {FLOWER}"
+        found.bad("Flower", says, f"pip install 'fedcover[flower]', or 'flwr=={FLOWER}'")
+    lacking = [name for name in ("cryptography", "pycryptodome") if installed(name) is None]
+    if lacking:
+        found.bad("secure sums", f"{lacking[0]} is missing", "pip install 'fedcover[secure]'")
+    else:
+        found.good("secure sums", "cryptography and pycryptodome are there")
 
 
 def examine(
@@ -21,7 +40,7 @@ def examine(
 ) -> Findings:
     """Looks at a set-up, from the server's side or from a site's (with `node_config`)."""
     found = Findings()
-    packages.examine(found)
+    examine_packages(found)
     if installed("flwr") is None or installed("cryptography") is None:
         return found  # the rest needs them
     certificates.examine(found, certificate, certificate_key, ca, address)

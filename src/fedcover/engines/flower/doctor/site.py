@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedcover._io.writing import output_file
 from fedcover.engines.flower.doctor.findings import Findings, private, readable, writable_folder
-from fedcover.engines.flower.site import (
+from fedcover.engines.flower.site_config import (
     known_keys,
     read_participant,
     read_rules,
@@ -17,11 +18,10 @@ from fedcover.engines.flower.site import (
     site_name,
     text_of,
 )
-from fedcover.engines.network.rules import Rules
+from fedcover.engines.remote.policy import Rules
 from fedcover.errors import FedcoverError, FileError
 from fedcover.privacy.ledger import Ledger
 from fedcover.site import Site
-from fedcover.writing import output_file
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Files: read strictly, written whole or not at all."""

@@ -1,0 +1,331 @@
+"""`calibrate`: from sites to one Calibration per target. `collect`: to one sketch for all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedcover import checks
+from fedcover.calibration import Calibration, Cost
+from fedcover.engines.base import Engine, Traffic
+from fedcover.engines.inprocess import InProcess
+from fedcover.errors import FedcoverError
+from fedcover.fit import calibration_of
+from fedcover.methods import DPFedCP, Local, Sketch
+from fedcover.methods.base import Method, Target, Task, checked_certify, under_budget
+from fedcover.methods.sketch import plan
+from fedcover.methods.sketch.result import SketchResult
+from fedcover.privacy.statement import Privacy, composed
+from fedcover.site import Site, checked_federation, checked_name
+
+Targets = Sequence[str] | Mapping[str, Sequence[str] | ArrayLike] | str | None
+
+
+def calibrate(
+    sites: Sequence[Site],
+    alpha: float | Sequence[float] = 0.1,
+    method: Method | str | None = None,
+    targets: Targets = None,
+    privacy: Privacy | None = None,
+    engine: Engine | None = None,
+    seed: int | None = None,
+    certify: float | None = None,
+) -> dict[str, Calibration]:
+    """Calibrate prediction sets for the label distribution of every target.
+
+    Parameters
+    ----------
+    sites
+        The sites that take part.
+    alpha
+        Miscoverage level α, or several.
+    method
+        One of `fedcover.methods`; default DPFedCP(). "auto" takes the sketch or DP-FedCP, by
+        predicted error and cost, and notes why.
+    targets
+        Whose label distribution the sets are for. None: every site. A name or list of names: those
+        sites. A dictionary: a new name for a group of sites, ``{"north": ["a", "b"]}``, or for
+        label counts or probabilities, ``{"clinic": [10, 0, 3]}``.
+    privacy
+        The budget of the run, for DPFedCP() or Local(); None for no differential privacy.
+    engine
+        What carries the messages; default in-process.
+    seed
+        Seed of the subsampling and of the choice of participants.
+    certify
+        Probability, such as .95, with which the coverage at each target is to be at least 1-α; for
+        Sketch(), which is then the default, and Local().
+
+    Returns
+    -------
+    Calibration by target name.
+    """
+    alphas = checks.alphas(alpha)
+    if isinstance(method, str):
+        checks.choice(method, "method", ["auto"])
+    sites, engine = _checked(sites, method, privacy, engine, seed)
+    task = _task(sites, privacy, seed)
+    task = replace(task, alphas=alphas, targets=_targets(targets, sites, certify is not None))
+    why = ""
+    if isinstance(method, str):
+        method, why = choose_method(task, engine)
+        if certify is not None and not getattr(method, "certifies", False):
+            method, why = Sketch(), "Sketch: its coverage can be certified"
+    if method is None:
+        method = DPFedCP() if certify is None else Sketch()
+    method = under_budget(method, privacy)
+    task = replace(task, certify=checked_certify(certify, method))
+    statement = method.statement(task)  # refuses what cannot be promised, before anything is sent
+    published, traffic = engine.run(method, task, sites)
+    by_name = {s.name: s for s in sites}
+    out = {}
+    for target in task.targets:
+        own = by_name.get(target.members[0]) if len(target.members) == 1 else None
+        fit = method.conclude(task, published, target, own)
+        cal = calibration_of(
+            fit,
+            target.name,
+            alphas,
+            method,
+            statement,
+            _cost(traffic, target.members or task.sites),
+            len(sites),
+            sites[0].score,
+            sites[0].temperature,
+            _label_names(sites),
+        )
+        out[target.name] = replace(cal, notes=(*cal.notes, why)) if why else cal
+    return out
+
+
+def collect(
+    sites: Sequence[Site],
+    method: Sketch | None = None,
+    privacy: Privacy | None = None,
+    engine: Engine | None = None,
+    *,
+    previous: SketchResult | None = None,
+    seed: int | None = None,
+) -> SketchResult:
+    """Collect one label × score table from all sites; each personalises it at home afterwards.
+
+    Parameters
+    ----------
+    sites
+        The sites that take part; others can use the result, or join later.
+    method
+        A `fedcover.methods.Sketch`; default Sketch().
+    privacy
+        The budget of the collection; None for no differential privacy.
+    engine
+        What carries the messages; default in-process.
+    previous
+        An earlier sketch of these data that this one renews: what it has spent is added to the
+        statement, because both are known.
+    seed
+        Accepted for symmetry with `calibrate`; a sketch makes no seeded choice.
+
+    Returns
+    -------
+    SketchResult, whose `personalise` gives the calibration of a site for any α without a message.
+    """
+    method = Sketch() if method is None else method
+    if not isinstance(method, Sketch):
+        raise FedcoverError(
+            f"method is {method!r}",
+            allowed="an object fedcover.methods.Sketch(...)",
+            fix="Other methods need the targets at once: use fedcover.calibrate",
+        )
+    sites, engine = _checked(sites, method, privacy, engine, seed)
+    if previous is not None and not isinstance(previous, SketchResult):
+        raise FedcoverError(
+            f"previous is a {type(previous).__name__}",
+            allowed="a SketchResult, or None",
+            fix="Load it with fedcover.SketchResult.load",
+        )
+    task = _task(sites, privacy, seed)
+    statement = method.statement(task)
+    if previous is not None:
+        if not set(previous.sites) & set(task.sites):
+            raise FedcoverError(
+                "previous has none of these sites",
+                allowed="an earlier sketch of the same sites",
+                fix="Leave previous out, and add the two sketches",
+            )
+        statement = composed(previous.privacy, statement)
+    table, traffic = engine.run(method, task, sites)
+    return SketchResult(
+        table=table,
+        most_per_site=method.most_per_site,
+        privacy=statement,
+        cost=_cost(traffic, task.sites),
+        score=sites[0].score,
+        temperature=sites[0].temperature,
+        label_names=_label_names(sites),
+    )
+
+
+def _checked(
+    sites: Sequence[Site],
+    method: Any,
+    privacy: Privacy | None,
+    engine: Engine | None,
+    seed: int | None,
+) -> tuple[list[Site], Engine]:
+    """What every run is given, checked before anything is sent."""
+    good = method is None or isinstance(method, str) or hasattr(method, "server")
+    if not good or isinstance(method, type):
+        raise FedcoverError(
+            f"method is {method!r}",
+            allowed="an object from fedcover.methods, or 'auto'",
+            fix="Write method=fedcover.methods.DPFedCP(), with brackets",
+        )
+    if privacy is not None and type(privacy) is not Privacy:
+        raise FedcoverError(
+            f"privacy is {privacy!r}",
+            allowed="None, or fedcover.Privacy(epsilon, delta, ...)",
+            fix="Write privacy=fedcover.Privacy(epsilon=2, delta=1e-5), for example",
+        )
+    if engine is not None and (not hasattr(engine, "run") or isinstance(engine, type)):
+        raise FedcoverError(
+            f"engine is {engine!r}",
+            allowed="None, or an object from fedcover.engines",
+            fix="Write engine=fedcover.engines.InProcess(), with brackets",
+        )
+    if seed is not None:
+        checks.whole(seed, "seed", 0, np.inf)
+    return checked_federation(sites), engine or InProcess()
+
+
+def _task(sites: list[Site], privacy: Privacy | None, seed: int | None) -> Task:
+    """What everybody may know; the number of records only where a replaced one leaves it alone."""
+    known = privacy is None or (privacy.relation == "replace" and privacy.unit == "record")
+    return Task(
+        sites=tuple(s.name for s in sites),
+        n_classes=sites[0].n_classes,
+        seed=seed,
+        privacy=privacy,
+        score=sites[0].score,
+        sizes=tuple(len(s) for s in sites) if known else None,
+    )
+
+
+def _cost(traffic: Traffic, members: Sequence[str]) -> Cost:
+    return Cost(
+        rounds=traffic.rounds,
+        bytes_up=round(sum(traffic.bytes_up[m] for m in members) / len(members)),
+        bytes_down=round(sum(traffic.bytes_down[m] for m in members) / len(members)),
+    )
+
+
+def _label_names(sites: list[Site]) -> tuple[str, ...] | None:
+    return next((s.label_names for s in sites if s.label_names), None)
+
+
+def _targets(given: Targets, sites: list[Site], certify: bool) -> tuple[Target, ...]:
+    known = [s.name for s in sites]
+    if given is None:
+        given = known
+    if isinstance(given, str):
+        given = [given]
+    if isinstance(given, np.ndarray) and given.ndim == 1:
+        given = given.tolist()
+    if not isinstance(given, (Sequence, Mapping)):
+        raise FedcoverError(
+            f"targets is {given!r}",
+            allowed="a site's name, a list of names, or a dictionary",
+            fix="Leave it out for every site",
+        )
+    if not len(given):
+        raise FedcoverError("targets is empty", allowed="at least one", fix="Leave it out for all")
+    if not isinstance(given, Mapping):
+        for name in given:
+            checked_name(name, "target name")
+        if len(set(given)) < len(given):
+            raise FedcoverError(
+                f"targets {list(given)} repeat a name", allowed="each once", fix="Remove repeats"
+            )
+        given = {name: [name] for name in given}
+    n_classes = sites[0].n_classes
+    return tuple(_target(n, value, known, n_classes, certify) for n, value in given.items())
+
+
+def _target(name: str, value: Any, known: list[str], n_classes: int, certify: bool) -> Target:
+    checked_name(name, "target name")
+    if isinstance(value, str):
+        members = [value]
+    else:
+        members = list(value) if isinstance(value, (list, tuple)) else []
+    if not members or not all(isinstance(m, str) for m in members):
+        wanted = checks.label_mix(value, n_classes, f"target {name!r}", known=certify)
+        return Target(name, (), *wanted)
+    for m in members:
+        if m not in known:
+            raise FedcoverError(
+                f"target {m!r} is not a site",
+                allowed=f"a site ({', '.join(known[:8])}{', …' if len(known) > 8 else ''})",
+                fix="Give a target from outside by its label counts: targets={'name': counts}",
+            )
+    if len(set(members)) < len(members):
+        raise FedcoverError(
+            f"target {name!r} names a site twice", allowed="each site once", fix="Remove repeats"
+        )
+    return Target(name, members=tuple(members))
+
+
+MANY_CELLS = 1 << 22
+"""Cells of an exact table beyond which a few rounds of sums are cheaper to send."""
+
+
+def choose_method(task: Task, engine: Engine) -> tuple[Method, str]:
+    """The method, and why."""
+    fast = getattr(engine, "seconds_per_round", 0.0) < 0.5
+    pairs = len(task.targets) * len(task.alphas)
+    if any(t.distribution is None and len(t.members) != 1 for t in task.targets):
+        return (
+            DPFedCP(),
+            "DP-FedCP: a target is a group of sites, whose counts the sketch keeps home",
+        )
+    if task.privacy is None:
+        if task.n_classes * 1024 > MANY_CELLS and fast:
+            return DPFedCP(), (
+                f"DP-FedCP: a table of {task.n_classes} labels is larger than its rounds, and "
+                "rounds are cheap here"
+            )
+        if fast and pairs == 1:
+            return DPFedCP(), "DP-FedCP: one target and level, and rounds are cheap here"
+        return Sketch(), (
+            f"Sketch: one round for {pairs} pairs of target and level, each less than 1e-3 above "
+            "the exact quantile"
+        )
+    return _with_budget(task, task.privacy)
+
+
+def _with_budget(task: Task, privacy: Privacy) -> tuple[Method, str]:
+    """The sketch, or every site alone where that is predicted to be nearer; by public numbers.
+
+    How a target's labels are mixed is not public: the sketch's error is between that of an even mix
+    and that of a single label with an even share of the records.
+    """
+    if task.sizes is None:
+        return Sketch(), "Sketch: one round; numbers of records are not public, nothing to predict"
+    alpha, records, labels = max(task.alphas), sum(task.sizes), task.n_classes
+    layout = Sketch().layout(task)
+    noise = plan.predicted_deviation(privacy, layout, task.noisy, records, None)
+    sample = math.sqrt(alpha * (1 - alpha) / records)
+    even, single = math.hypot(noise, sample), math.sqrt(labels) * math.hypot(noise, sample)
+    own = dict(zip(task.sites, task.sizes, strict=True))
+    fewest = min(own.get(t.members[0], 0) if t.members else 0 for t in task.targets)
+    alone = math.sqrt(alpha * (1 - alpha) / fewest) if fewest else math.inf
+    said = (
+        f"predicted deviation of the coverage at α={alpha:g} and ε={privacy.epsilon:g}: sketch ± "
+        f"{even:.3f} for an even label mix, up to ± {single:.3f} for a single label"
+    )
+    if alone < even:
+        return Local(), f"Local: {said}; the smallest target alone ± {alone:.3f}"
+    return Sketch(), f"Sketch: {said}"

@@ -1,0 +1,164 @@
+"""What travels between server and sites, as bytes: plain facts and at most one message."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fedcover import wire
+from fedcover.engines.remote.codes import Refusal
+from fedcover.errors import FedcoverError
+from fedcover.wire import Message
+
+VERSION = 1
+"""Of letters; a site and a server with different ones refuse each other."""
+
+STAGES = ("hello", "ask", "sum", "finish", "refused")
+
+MOST_HEAD = 1 << 20
+"""Longest head, in bytes."""
+
+LONGEST_RUN = 100
+"""Characters of a run's name: it is a part of names in ledgers, which may have 200."""
+
+
+@dataclass(frozen=True)
+class Letter:
+    """One letter.
+
+    Attributes
+    ----------
+    stage
+        "hello", "ask" (a query of a protocol), "sum" (a stage of a secure sum), "finish" (what was
+        published), or, from a site, "refused".
+    run
+        Name of the run, chosen by the people who start it; a repeated run has the same.
+    number
+        Round of the run.
+    facts
+        Plain facts: numbers, texts and lists of them.
+    body
+        The message, if any.
+    """
+
+    stage: str
+    run: str
+    number: int = 0
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    body: Message | None = None
+
+    def to_bytes(self) -> bytes:
+        head = {
+            "stage": self.stage,
+            "run": self.run,
+            "number": self.number,
+            "facts": dict(self.facts),
+        }
+        text = json.dumps(head, sort_keys=True, allow_nan=False).encode()
+        arrays = {"head": np.frombuffer(text, np.uint8)}
+        if self.body is not None:
+            arrays["body"] = np.frombuffer(wire.encode(self.body), np.uint8)
+        return wire.encode(Message("letter", arrays, {"version": VERSION}))
+
+    @classmethod
+    def of_bytes(cls, data: bytes) -> Letter:
+        """The letter in some bytes; one clear error for anything else."""
+        start = data[: len(wire.MAGIC) + 1] if isinstance(data, bytes) else b""
+        if start[:-1] == wire.MAGIC and start[-1] != wire.VERSION:
+            raise other_version(f"bytes of version {start[-1]}", f"version {wire.VERSION}")
+        outer = wire.decode(data)
+        version = outer.numbers.get("version")
+        if outer.kind == "letter" and version != VERSION:
+            raise other_version(f"version {version!r}", f"version {VERSION}")
+        parts = set(outer.arrays)
+        if outer.kind != "letter" or not parts <= {"head", "body"} or len(outer.numbers) != 1:
+            raise _strange("it has parts that no letter has")
+        head = _head(outer)
+        body = outer.arrays.get("body")
+        if body is not None and (body.dtype != np.uint8 or body.ndim != 1):
+            raise _strange("its body is not bytes")
+        return cls(
+            stage=head["stage"],
+            run=head["run"],
+            number=head["number"],
+            facts=head["facts"],
+            body=None if body is None else wire.decode(body.tobytes()),
+        )
+
+
+def digest(data: bytes) -> str:
+    """Stands for a letter in the reply to it."""
+    return hashlib.sha256(data).hexdigest()[:32]
+
+
+def checked_run(run: object) -> str:
+    """A name that a run may have: it stands in ledgers and in logs."""
+    good = isinstance(run, str) and 0 < len(run) <= LONGEST_RUN
+    if not isinstance(run, str) or not good or not run.isprintable() or not run.strip():
+        raise FedcoverError(
+            f"the run is called {run!r:.120}",
+            allowed=f"1 to {LONGEST_RUN} printable characters",
+            fix="Name it after what it is for, such as 'november'",
+        )
+    return run
+
+
+def other_version(found: str, wanted: str) -> Refusal:
+    """The error for letters of another format."""
+    return Refusal(
+        "version",
+        f"a letter has {found}",
+        allowed=wanted,
+        fix="Install the same version of fedcover at the server and at every site",
+    )
+
+
+def _head(outer: Message) -> dict[str, Any]:
+    array = outer.arrays.get("head", np.empty(0))
+    if array.dtype != np.uint8 or array.ndim != 1 or not 0 < len(array) <= MOST_HEAD:
+        raise _strange("it has no head")
+    try:
+        head = json.loads(
+            array.tobytes().decode(),
+            object_pairs_hook=_once,
+            parse_constant=_number,
+            parse_float=_number,
+        )
+    except (ValueError, RecursionError):
+        raise _strange("its head is not JSON") from None
+    good = isinstance(head, dict) and set(head) == {"stage", "run", "number", "facts"}
+    good = good and head["stage"] in STAGES and isinstance(head["facts"], dict)
+    good = good and type(head["number"]) is int and 0 <= head["number"] < 1 << 31
+    if not good:
+        raise _strange("its head is not that of a letter")
+    checked_run(head["run"])
+    return dict(head)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys are different: two readers could believe two different ones."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key is repeated")
+    return found
+
+
+def _number(text: str) -> float:
+    """A finite number: NaN and Infinity are not JSON, and 1e999 is no number either."""
+    if not math.isfinite(value := float(text)):
+        raise ValueError("not a finite number")
+    return value
+
+
+def _strange(what: str) -> FedcoverError:
+    return FedcoverError(
+        f"something came that is no letter of fedcover: {what}",
+        allowed="letters of fedcover",
+        fix="Check that both ends run fedcover, in the same version",
+    )

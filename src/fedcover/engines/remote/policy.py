@@ -1,0 +1,161 @@
+"""What a site accepts: from its own configuration, never from the server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedcover import checks
+from fedcover.engines.remote.codes import Refusal
+from fedcover.errors import BudgetError, FedcoverError
+from fedcover.methods.dp_fedcp.method import DPFedCP
+from fedcover.methods.exponential import ExponentialMechanism
+from fedcover.methods.pooled import EstimatedWeights, Pooled
+from fedcover.methods.quantile_average import QuantileAverage
+from fedcover.methods.quantile_of_quantiles import QuantileOfQuantiles
+from fedcover.methods.sketch.method import Sketch
+from fedcover.methods.tdigest import TDigest
+from fedcover.privacy import accounting
+from fedcover.privacy.events import Event, GaussianRelease
+from fedcover.privacy.ledger_entries import TOLERANCE, LedgerState, merged
+from fedcover.privacy.statement import Privacy
+
+METHODS: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "sketch": (Sketch(), ("sketch",)),
+    "dp-fedcp": (
+        DPFedCP(),
+        ("counts", "mass", "totals", "steps"),
+    ),
+    "pooled": (Pooled(), ("scores",)),
+    "estimated-weights": (EstimatedWeights(), ("scores",)),
+    "quantile-average": (QuantileAverage(), ("own-quantiles",)),
+    "t-digest": (TDigest(), ("t-digest",)),
+    "quantile-of-quantiles": (QuantileOfQuantiles(), ("ranked-scores",)),
+    "exponential-mechanism": (ExponentialMechanism(), ("scores",)),
+}
+"""Site halves by the names that rules use, with the queries that belong to each. A site half needs
+none of its method's options: every query carries what it needs."""
+
+ALLOWED = ("sketch", "dp-fedcp")
+"""What a site allows unless told otherwise: methods under which no score leaves it."""
+
+
+MOST_ANNOUNCED = 100.0
+"""ε of a run beyond which its noise is not worked out: more is as good as none."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a site answers.
+
+    Parameters
+    ----------
+    methods
+        Methods it takes part in, by name; those that pool scores must be named.
+    exact
+        Whether it answers without a privacy budget: exact counts then leave it.
+    least_sum
+        The fewest sites of a secure sum that it takes part in.
+    most_epsilon
+        The largest ε of a run that it believes without a ledger of its own: a server may announce
+        what it likes.
+    """
+
+    methods: tuple[str, ...] = ALLOWED
+    exact: bool = False
+    least_sum: int = 3
+    most_epsilon: float = 10.0
+
+    def __post_init__(self) -> None:
+        for name in self.methods:
+            checks.choice(name, "methods", list(METHODS))
+        checks.flag(self.exact, "exact")
+        checks.whole(self.least_sum, "least_sum", 2)
+        checks.real(self.most_epsilon, "most_epsilon", 0, float("inf"))
+
+    def check_method(self, name: object) -> None:
+        """Refuses a method that is not allowed here."""
+        if name not in self.methods:
+            raise Refusal(
+                "method",
+                f"method {name!r:.40}",
+                allowed=", ".join(self.methods),
+                fix="Add it to `methods` in this site's configuration, if that is wanted",
+            )
+
+    def check_privacy(self, privacy: Privacy | None, has_ledger: bool) -> None:
+        """Refuses runs without a budget where exact answers are not allowed, or a ledger counts."""
+        if privacy is None and (has_ledger or not self.exact):
+            raise Refusal(
+                "privacy",
+                "a run without a privacy budget" + (", at a site with a ledger" * has_ledger),
+                allowed="runs with epsilon",
+                fix="Set `exact = true` in this site's configuration, and no `ledger`, if exact "
+                "counts may leave it",
+            )
+        free = self.exact or has_ledger
+        if privacy is not None and privacy.epsilon > self.most_epsilon and not free:
+            raise Refusal(
+                "privacy",
+                f"a run of ε = {privacy.epsilon:.4g}, at a site without a ledger",
+                allowed=f"at most ε = {self.most_epsilon:g}",
+                fix="Make a ledger with the budget you allow: fedcover ledger create",
+            )
+
+    def check_promise(self, events: Sequence[Event], announced: Privacy) -> None:
+        """Refuses, where no ledger does, a query that alone costs more than the run announced."""
+        if self.exact:
+            return
+        cost = accounting.epsilon(events, announced.delta)
+        if cost > announced.epsilon + TOLERANCE:
+            raise Refusal(
+                "privacy",
+                f"a query of ε = {cost:.4g} in a run that announced ε = {announced.epsilon:.4g}",
+                allowed="queries with the noise that was announced",
+                fix="Do not answer this server, or set `exact = true` if exact counts may leave",
+            )
+
+    def check_sum(self, threshold: int) -> None:
+        """Refuses sums that may end up with too few sites."""
+        if threshold < self.least_sum:
+            raise Refusal(
+                "size",
+                f"a secure sum of {threshold} sites or more",
+                allowed=f"at least {self.least_sum}",
+                fix="Lower `least-sum` in this site's configuration, if that is wanted",
+            )
+
+
+def check_room(state: LedgerState, announced: Privacy, run: str) -> None:
+    """Refuses a new run that the ledger could not pay for to its end, before anybody has paid.
+
+    Only where ledger and run speak of the same unit and relation; else the queries tell.
+    """
+    budget = state.budget
+    known = any((entry.query_id or "").startswith(run + "/") for entry in state.answers)
+    if known or (budget.unit, budget.relation) != (announced.unit, announced.relation):
+        return
+    epsilon = min(announced.epsilon, MOST_ANNOUNCED)
+    noise = accounting.noise_multiplier(epsilon, announced.delta)
+    events = [*state.events, GaussianRelease("the run", noise, 1.0)]
+    total = accounting.epsilon(merged(events), budget.delta)
+    if total > budget.epsilon + TOLERANCE:
+        raise BudgetError(
+            f"a run of ε = {announced.epsilon:.4g}; with ε = {state.spent:.4g} already spent that "
+            f"makes {total:.4g} at δ = {budget.delta:g}",
+            allowed=f"at most ε = {budget.epsilon:g} in all",
+            fix="Have the run ask for less, or raise the budget with `fedcover ledger set-budget`",
+        )
+
+
+def method_of(kind: str, allowed: str) -> Any:
+    """The site half for a query, which must belong to the method of the run."""
+    method, kinds = METHODS[allowed]
+    if kind not in kinds:
+        raise FedcoverError(
+            f"query {kind!r:.40} in a run of {allowed}",
+            allowed=", ".join(kinds),
+            fix="Server and site run different versions of fedcover",
+        )
+    return method

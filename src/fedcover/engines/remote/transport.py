@@ -1,0 +1,90 @@
+"""Letters out and replies in: how long to wait, whom to ask again, and what counts as a reply."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from fedcover.engines.remote.codes import Refusal, known_code
+from fedcover.engines.remote.envelope import Letter, digest
+from fedcover.errors import FedcoverError
+
+Node = int
+
+
+class Channel(Protocol):
+    """What carries letters."""
+
+    def nodes(self) -> list[Node]:
+        """Nodes that can be reached now."""
+        ...
+
+    def exchange(self, letters: Mapping[Node, bytes], seconds: float) -> dict[Node, bytes]:
+        """The replies that came in time; those of other nodes are missing."""
+        ...
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long to wait, and for how many.
+
+    Attributes
+    ----------
+    seconds
+        For the replies of one stage.
+    resends
+        How often a letter is sent again to those that did not answer.
+    quorum
+        How many sites must be there to begin; those that say hello then make up the federation.
+    """
+
+    seconds: float = 120.0
+    resends: int = 2
+    quorum: int = 1
+
+    @property
+    def words(self) -> str:
+        return f"within {self.seconds:g} s, asked {self.resends + 1} time(s)"
+
+
+def exchange(
+    channel: Channel, letters: Mapping[Node, Letter], patience: Patience
+) -> tuple[dict[Node, Letter], dict[Node, str]]:
+    """Good replies by node, and the codes of those that refused; the rest did not answer.
+
+    A reply to something else, or one that cannot be, is none: the letter is sent again.
+    """
+    waiting = {node: letter.to_bytes() for node, letter in letters.items()}
+    good: dict[Node, Letter] = {}
+    refused: dict[Node, str] = {}
+    for _ in range(patience.resends + 1):
+        if not waiting:
+            break
+        for node, data in channel.exchange(waiting, patience.seconds).items():
+            if node not in waiting:
+                continue
+            reply = _reply_to(waiting[node], letters[node], data)
+            if isinstance(reply, str):
+                refused[node] = reply
+            elif reply is not None:
+                good[node] = reply
+        waiting = {n: d for n, d in waiting.items() if n not in good and n not in refused}
+    return good, refused
+
+
+def _reply_to(sent: bytes, letter: Letter, data: bytes) -> Letter | str | None:
+    """The reply, if it is one to this very letter; a code; or None for what is stale or broken."""
+    try:
+        reply = Letter.of_bytes(data)
+    except Refusal as refusal:  # of another version: it could not even say what it replies to
+        return refusal.code
+    except FedcoverError:
+        return None
+    if reply.facts.get("of") != digest(sent):
+        return None
+    if reply.stage == "refused":
+        return known_code(reply.facts.get("code"))
+    same = (reply.stage, reply.run, reply.number) == (letter.stage, letter.run, letter.number)
+    whole = reply.body is not None or letter.stage in ("hello", "finish")
+    return reply if same and whole else None

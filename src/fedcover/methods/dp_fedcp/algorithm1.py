@@ -1,0 +1,144 @@
+"""Algorithm 1 (DP-FedAvgQE): federated averaging on the Moreau envelope of the pinball loss.
+
+Each round, the chosen sites take K gradient steps from the common q_t and send the step Δq and
+their mean iterate; the server adds them up with the mixture weights λ (eq. 14), scaled by n/|S_t|.
+All targets, levels and query labels run side by side in arrays of shape (targets, A, C).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcover.errors import FedcoverError
+from fedcover.methods.base import Float64, Message, Round, Task, read_array
+from fedcover.position import Positions, positions, scores_at
+from fedcover.privacy import noise as privacy_noise
+from fedcover.site import Site
+
+MOST_STEPS = 1_000_000
+"""Most local steps K that a site takes for one query."""
+
+
+def thresholds(
+    task: Task,
+    ratios: Float64,
+    sizes: NDArray[np.int64],
+    used: NDArray[np.int64],
+    seed: int,
+    rng: np.random.Generator,
+    *,
+    rounds: int,
+    local_steps: int,
+    step: float,
+    gamma: float,
+    participation: float,
+    sites_per_round: int | None,
+    start: float | Float64,
+    average: str,
+    noise: float,
+) -> Generator[Round, Round, tuple[Positions, Float64]]:
+    """Server half: positions (targets, A, C) of the mean iterate Q̂^γ_{1-α,T} (eq. 16), and W."""
+    n_sites = len(task.sites)
+    share = sizes / sizes.sum()
+    subset = [{"size": int(u), "seed": seed} for u in used]
+    replies = yield {
+        name: Message("totals", {"ratios": ratios}, subset[i]) for i, name in enumerate(task.sites)
+    }
+    wanted = (len(ratios),)
+    totals = np.stack([read_array(replies, s, "totals", wanted, least=0) for s in task.sites])
+    mixture = _mixture_weights(totals, share, ratios)
+
+    shape = (len(task.targets), len(task.alphas), task.n_classes)
+    q = np.full(shape, start)
+    averaged, kept = np.zeros(shape), 0
+    settings = {"local_steps": local_steps, "step": step, "gamma": gamma, "noise": noise}
+    for t in range(rounds):
+        chosen = _participants(rng, n_sites, participation, sites_per_round)
+        if not len(chosen):  # a round that nobody joins moves nothing
+            continue
+        arrays = {"ratios": ratios, "q": q, "alphas": np.asarray(task.alphas)}
+        replies = yield {
+            task.sites[i]: Message("steps", arrays, {**settings, **subset[i], "share": share[i]})
+            for i in chosen
+        }
+        move, mean = np.zeros(shape), np.zeros(shape)
+        for i in chosen:
+            weight = mixture[i][:, None, :] * (n_sites / len(chosen))
+            with np.errstate(over="ignore"):  # a run that flies apart ends at the check below
+                move += weight * read_array(replies, task.sites[i], "move", shape)
+                mean += weight * read_array(replies, task.sites[i], "mean", shape)
+        q = q + move
+        if not (np.abs(q) < 1e100).all() or not (np.abs(mean) < 1e100).all():
+            raise FedcoverError(
+                f"Algorithm 1 flies apart with step={step:g} and gradient_noise={noise:g}",
+                allowed="settings under which the iterates stay near [0, 1]",
+                fix="Lower step or gradient_noise",
+            )
+        if average == "all" or (average == "tail" and 2 * t >= rounds - 1):
+            kept += 1
+            averaged += (mean - averaged) / kept
+    found = np.clip(averaged if kept else q, 0.0, 1.0)
+    return positions(found), totals.sum(axis=0)
+
+
+def _mixture_weights(totals: Float64, share: Float64, ratios: Float64) -> Float64:
+    """λ^i_y (eq. 14) of every site, target and query label, (sites, targets, C)."""
+    own = totals[:, :, None] + share[:, None, None] * ratios
+    everyone = totals.sum(axis=0)[:, None] + ratios
+    return np.divide(own, everyone, out=np.zeros_like(own), where=everyone > 0)
+
+
+def _participants(
+    rng: np.random.Generator, n: int, rate: float, fixed: int | None
+) -> NDArray[np.intp]:
+    """S_{t+1}: everyone, a fixed number, or each site by chance (perhaps nobody)."""
+    if fixed is not None:
+        return np.sort(rng.choice(n, size=fixed, replace=False))
+    if rate >= 1:
+        return np.arange(n)
+    return np.flatnonzero(rng.random(n) < rate)
+
+
+def answer_totals(query: Message, site: Site) -> Message:
+    """Site half, once: Σ_k ŵ_{Y_k} of the records used, per target."""
+    _, labels = site.sorted_records(int(query.numbers["size"]), int(query.numbers["seed"]))
+    counts = np.bincount(labels, minlength=site.n_classes)
+    return Message("totals", {"totals": query.arrays["ratios"] @ counts})
+
+
+def answer_steps(query: Message, site: Site) -> Message:
+    """Site half, every round: K gradient steps on the local loss (eq. 15) from q_t."""
+    from fedcover.methods.dp_fedcp.steps import local_steps
+
+    ratios, q, alphas = (query.arrays.get(k, np.empty(0)) for k in ("ratios", "q", "alphas"))
+    option = query.numbers
+    # Compiled code reads where it is told to: shapes are checked before.
+    good = ratios.ndim == 2 and ratios.shape[1] == site.n_classes and alphas.ndim == 1
+    good = good and q.shape == (len(ratios), len(alphas), site.n_classes)
+    good = good and all(a.dtype == np.float64 for a in (ratios, q, alphas))
+    if not good or not 1 <= option.get("local_steps", 0) <= MOST_STEPS:
+        raise FedcoverError(
+            "a query of Algorithm 1 has arrays or numbers outside what was agreed",
+            allowed="weights and points for every target, level and label of this site",
+            fix="Server and site run different versions of fedcover, or the server is hostile",
+        )
+    at, labels = site.sorted_records(int(option["size"]), int(option["seed"]))
+    steps = int(option["local_steps"])
+    sigma = float(option["noise"])
+    drawn = privacy_noise.gaussian(sigma, (*q.shape, steps)) if sigma else np.zeros((0, 0, 0, 0))
+    end, mean = local_steps(
+        scores_at(at),
+        labels,
+        ratios,
+        q,
+        alphas,
+        float(option["share"]),
+        steps,
+        float(option["step"]),
+        float(option["gamma"]),
+        drawn,
+    )
+    return Message("steps", {"move": end - q, "mean": mean})

@@ -1,0 +1,168 @@
+"""Quantile of quantiles (FedCP-QQ, Humbert et al. 2023 and 2024): one score per site, one of those.
+
+Site j sends its ℓ_j-th smallest of n_j scores, the server takes the k-th smallest of the m it gets.
+With F the common distribution of the scores, F(ℓ_j-th smallest) is Beta(ℓ_j, n_j-ℓ_j+1), so
+
+    coverage = ∫₀¹ P(fewer than k of m independent events occur) du,
+
+event j of probability I_u(ℓ_j, n_j-ℓ_j+1), the regularised incomplete beta function. That is the
+exact formula, for equal sizes (then the count of events is binomial) as for different ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcover.errors import FedcoverError
+from fedcover.methods.base import AtServer, Float64, Message, ServerHalf, Task, read_positions
+from fedcover.methods.quantile_average import common_fit, refuse_distributions
+from fedcover.position import TOP
+from fedcover.site import Site
+
+MOST_K, MOST_TRIES = 9, 400
+"""How many k are tried (fewer with many sites, whose sheer number comes close): those nearest to
+the middle, where the quantile of quantiles varies least."""
+
+ROUNDING = 1e-11
+"""What the integral may be off by."""
+
+
+@dataclass(frozen=True)
+class QuantileOfQuantiles(AtServer):
+    """The k-th smallest of the sites' ℓ_j-th smallest scores, in one round.
+
+    Ranks and k depend on sizes and α only. All sites get the same level, ℓ_j = ⌈β(n_j+1)⌉ (at
+    most n_j), for each k the lowest that covers at least 1-α by the exact formula. Of these pairs
+    the one is taken whose coverage is nearest to 1-α in mean square over calibration sets. (Humbert
+    et al. take the lowest mean, which with sites of different sizes may vary wildly.)
+    """
+
+    label: ClassVar[str] = "Quantile of quantiles"
+    shares_scores: ClassVar[bool] = False
+    guarantee: ClassVar[str] = (
+        "at least 1-α on average over calibration sets and test records, only if all sites share "
+        "one label distribution; nothing under label shift"
+    )
+    reveals: ClassVar[str] = (
+        "every site sent the server its number of records and, for each α, the score of one of its "
+        "records; each threshold is one of those; no privacy noise"
+    )
+    most_rounds: ClassVar[int] = 1
+
+    def server(self, task: Task) -> ServerHalf:
+        refuse_distributions(task, self.label)
+        if task.sizes is None:
+            raise FedcoverError(
+                f"method {self.label} without the numbers of records of the sites",
+                allowed="sites that say how many records they have",
+                fix="Let them, or use QuantileAverage()",
+            )
+        plans = [ranks_for(task.sizes, alpha) for alpha in task.alphas]
+        found = np.full(len(plans), TOP)  # where even the largest of all scores is too small
+        some = [a for a, plan in enumerate(plans) if plan is not None]
+        if some:
+            chosen = [plan for plan in plans if plan is not None]
+            queries = {
+                name: Message("ranked-scores", {"ranks": np.array([r[j] for r, _ in chosen])})
+                for j, name in enumerate(task.sites)
+            }
+            replies = yield queries
+            sent = np.sort(
+                [read_positions(replies, name, "scores", (len(some),)) for name in task.sites],
+                axis=0,
+            )
+            found[some] = [sent[k - 1, a] for a, (_, k) in enumerate(chosen)]
+        return common_fit(task, found, sum(task.sizes))
+
+    def answer(self, query: Message, site: Site) -> Message:
+        ranks = query.arrays["ranks"]
+        whole = ranks.ndim == 1 and ranks.dtype.kind in "iu"
+        if not whole or not ((ranks >= 1) & (ranks <= len(site))).all():
+            raise FedcoverError(
+                f"a query asks for ranks that site {site.name!r} does not have",
+                allowed=f"whole numbers from 1 to {len(site)}",
+                fix="Server and site disagree on the number of records",
+            )
+        return Message("ranked-scores", {"scores": np.sort(site.positions)[ranks - 1]})
+
+
+@lru_cache(maxsize=256)
+def ranks_for(sizes: tuple[int, ...], alpha: float) -> tuple[tuple[int, ...], int] | None:
+    """Ranks ℓ_j and k with coverage at least 1-α, and hardly more; None if there are none."""
+    most, m, level = max(sizes), len(sizes), 1 - alpha - ROUNDING
+
+    def ranks(b: int) -> tuple[int, ...]:
+        return tuple(min(n, -(-b * (n + 1) // (most + 1))) for n in sizes)
+
+    def enough(b: int, k: int) -> bool:
+        return coverage(ranks(b), sizes, k) >= level
+
+    if not enough(most, m):
+        return None
+    least_k = _first(1, m, partial(enough, most))
+    tries = max(1, min(MOST_K, MOST_TRIES // m))
+    first = max(least_k, min((m + 1) // 2 - tries // 2, m - tries + 1))
+    found = []
+    for k in range(first, min(m, first + tries - 1) + 1):
+        b = _first(1, most, partial(enough, k=k))
+        mean, square = moments(ranks(b), sizes, k)
+        found.append((square - 2 * (1 - alpha) * mean, ranks(b), k))
+    _, chosen, k = min(found)
+    return chosen, k
+
+
+def _first(low: int, high: int, holds: Callable[[int], bool]) -> int:
+    """The smallest whole number in [low, high] for which it holds; it does for `high`."""
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle + 1, high)
+    return low
+
+
+def coverage(ranks: tuple[int, ...], sizes: tuple[int, ...], k: int) -> float:
+    """Mean coverage of the k-th smallest of the sites' ranks[j]-th smallest scores."""
+    return moments(ranks, sizes, k)[0]
+
+
+def moments(ranks: tuple[int, ...], sizes: tuple[int, ...], k: int) -> tuple[float, float]:
+    """Mean and mean square of that coverage over calibration sets, ∫ P(u) du and ∫ 2u P(u) du.
+
+    Exact for scores without ties and exchangeable over all sites, more with ties. The integrand
+    falls from 1 to 0; three refinements find where, Gauss-Legendre nodes do the rest.
+    """
+    a = np.array(ranks, dtype=np.float64)
+    b = np.array(sizes, dtype=np.float64) - a + 1
+    low, high = 0.0, 1.0
+    for _ in range(3):
+        u = np.linspace(low, high, 17)
+        above = _fewer(a, b, u, k)
+        ones, zeros = np.sum(above >= 1 - 1e-15), np.sum(above <= 1e-15)
+        low, high = float(u[np.maximum(ones - 1, 0)]), float(u[np.minimum(17 - zeros, 16)])
+    nodes, weights = _gauss()
+    u, weights = low + (high - low) * nodes, (high - low) * weights
+    inside = weights * _fewer(a, b, u, k)
+    return low + float(inside.sum()), low**2 + 2 * float(u @ inside)
+
+
+@lru_cache(maxsize=1)
+def _gauss() -> tuple[Float64, Float64]:
+    nodes, weights = np.polynomial.legendre.leggauss(96)
+    return (nodes + 1) / 2, weights / 2
+
+
+def _fewer(a: Float64, b: Float64, u: Float64, k: int) -> NDArray[np.float64]:
+    """P(fewer than k sites have their score below the u-quantile), for each u."""
+    from scipy.special import betainc
+
+    count = np.zeros((k, len(u)))  # P(exactly c of the sites so far), c below k
+    count[0] = 1
+    for p in betainc(a[:, None], b[:, None], u):
+        count[1:] += (count[:-1] - count[1:]) * p
+        count[0] *= 1 - p
+    return count.sum(axis=0)

@@ -1,0 +1,148 @@
+"""The certificate of a target: which edge of the public bins is enough, with which probability.
+
+Edges are those of the table, from score 1 downward, fixed before any data. The misses are linear
+sums of the table: never blended or made monotone, and averaged only over fixed windows further
+down, where there are no fewer. One threshold serves all labels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcover.certificate import (
+    TOTALS_SHARE,
+    Certificate,
+    certified_alone,
+    certify_counted_mix,
+    certify_known_mix,
+    pool_is_expected_to_win,
+)
+from fedcover.errors import FedcoverError
+from fedcover.methods.base import Fit
+from fedcover.methods.sketch import factor
+from fedcover.methods.sketch.grid import upper_edges
+from fedcover.methods.sketch.personalise import Personal
+from fedcover.methods.sketch.table import SketchTable
+
+Float64 = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+
+
+def with_certificate(
+    fit: Fit,
+    personal: Personal,
+    confidence: float,
+    own: Int64 | None = None,
+) -> Fit:
+    """The fit with certified thresholds.
+
+    Parameters
+    ----------
+    fit, personal
+        The target's thresholds, and what they rest on.
+    confidence
+        With which probability the coverage is to be at least 1-α, at all levels together.
+    own
+        (n,) positions of the site's own scores, if it has any: where they alone are expected to
+        give smaller sets, they are certified alone.
+    """
+    table, mix = personal.table, personal.mix
+    if mix.draws is not None:
+        raise FedcoverError(
+            "certify with a label mix guessed from predictions",
+            allowed="label counts of the site, or shares that are known",
+            fix="Count some labels: 50 are enough to begin with",
+        )
+    if table.layout.groups is not None:
+        raise shared_rows()
+    misses, variance = views(table)
+    if own is not None and not _pool_wins(personal, variance[-1], confidence, len(own)):
+        # Where only noisy totals tell how large the pool is, what the pool stakes on them is lost.
+        spent = TOTALS_SHARE if table.records is None and table.label_sd > 0 else 0.0
+        found, certificate = certified_alone(np.sort(own), personal.alphas, confidence, spent)
+        return _certified(fit, found, certificate)
+    given = (misses, variance, table.separate_totals)
+    if mix.counts is None:
+        test = partial(certify_known_mix, *given, mix=mix.shares)
+    else:
+        test = partial(certify_counted_mix, *given, counts=mix.counts)
+    certified = test(alpha=personal.alphas, confidence=confidence, total_sd=table.label_sd)
+    found = upper_edges(table.layout.cut_array)[list(certified.edges)]
+    return _certified(fit, found, Certificate(certified.confidence, certified.statement))
+
+
+WINDOWS = (0.0, 0.005, 0.063)
+"""Over which part of all edges noisy misses are averaged: little for steep curves, and more."""
+
+
+def windows(bins: int) -> tuple[int, ...]:
+    """Over how many further edges; every one once."""
+    return tuple(sorted({round(part * bins) for part in WINDOWS}))
+
+
+def views(table: SketchTable) -> tuple[Float64, Float64]:
+    """Misses (V, E, C) and their noise (V, E, 1); row k is of edge k, above which are k bins.
+
+    Noise is averaged away over edges further down, where misses are no fewer: no more is certified.
+    """
+    bins = table.layout.bins
+    ways = windows(bins) if table.table_sd else (0,)
+    misses = np.zeros((len(ways), bins, table.layout.rows))
+    variance = np.zeros((len(ways), bins, 1))
+    ahead = np.cumsum(np.pad(table.misses, ((0, 0), (1, 0))), axis=1)
+    first = np.arange(bins - 1)
+    for view, window in enumerate(ways):
+        last = np.minimum(first + window + 1, bins)
+        misses[view, 1:] = ((ahead[:, last] - ahead[:, first]) / (last - first)).T
+        variance[view, 1:, 0] = (table.table_sd * factor.ahead_deviation(bins, window)[:-1]) ** 2
+    return misses, variance
+
+
+def shared_rows() -> FedcoverError:
+    """Labels of one row need not miss alike."""
+    return FedcoverError(
+        "certify with a sketch whose labels share rows",
+        allowed="a sketch with a row per label",
+        fix="Collect without groups",
+    )
+
+
+def _pool_wins(personal: Personal, variance: Float64, confidence: float, n_own: int) -> bool:
+    """Whether the sketch is expected to certify smaller sets than the own records, by numbers.
+
+    With a known mix always: only a counted one can be worse than the site alone.
+    """
+    if personal.mix.counted is None:
+        return True
+    table = personal.table
+    records = table.records or max(float(table.separate_totals.sum()), 1.0)
+    noise = float(variance.mean())
+    return all(
+        pool_is_expected_to_win(
+            personal.mix.counted,
+            n_own,
+            records,
+            table.layout.n_classes,
+            noise,
+            alpha=alpha,
+            confidence=1 - (1 - confidence) / len(personal.alphas),
+            total_sd=table.label_sd,
+        )
+        for alpha in personal.alphas
+    )
+
+
+def _certified(fit: Fit, found: Int64, certificate: Certificate) -> Fit:
+    """One threshold for all labels."""
+    limits = np.repeat(found[:, None], fit.positions.shape[1], axis=1)
+    return replace(
+        fit,
+        positions=limits,
+        certificate=certificate,
+        coverage_error=None,  # it was about 1-α itself, and certified thresholds aim above it
+        error="",
+    )

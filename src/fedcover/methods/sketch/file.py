@@ -1,0 +1,256 @@
+"""A sketch as one small file: an .npz of integers with a JSON header, a version and a checksum."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import zipfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcover import checks, scores
+from fedcover._io.writing import replacing_bytes
+from fedcover.calibration import Cost, privacy_facts, privacy_from
+from fedcover.errors import FileError
+from fedcover.inputs import names
+from fedcover.methods.sketch.grid import MOST_BINS, MOST_CELLS
+from fedcover.methods.sketch.result import SketchResult
+from fedcover.methods.sketch.table import Layout, SketchTable
+from fedcover.position import TOP
+from fedcover.privacy import accounting
+from fedcover.privacy.statement import PrivacyStatement
+from fedcover.site import checked_name
+
+SCHEMA, SCHEMA_VERSION = "fedcover/sketch", 2
+
+PARTS = ("header", "sha256", "table", "labels")
+
+MOST_BYTES = 1 << 30
+"""Largest file that is opened."""
+
+
+def save(sketch: SketchResult, path: str | Path) -> None:
+    """Write a sketch; the file is replaced only when fully written."""
+    with replacing_bytes(path) as file:
+        file.write(to_bytes(sketch))
+
+
+def to_bytes(sketch: SketchResult) -> bytes:
+    """The bytes of a sketch's file."""
+    table = sketch.table
+    header = {
+        "schema": SCHEMA,
+        "version": SCHEMA_VERSION,
+        "layout": asdict(table.layout),
+        "scale": table.scale,
+        "table_noise": table.table_noise,
+        "label_noise": table.label_noise,
+        "confusion_noise": table.confusion_noise,
+        "records": table.records,
+        "sites": table.sites,
+        "most_per_site": sketch.most_per_site,
+        "privacy": privacy_facts(sketch.privacy),
+        "cost": asdict(sketch.cost),
+        "score": sketch.score.spec() if sketch.score else None,
+        "temperature": sketch.temperature,
+        "label_names": sketch.label_names,
+    }
+    text = json.dumps(header, sort_keys=True, ensure_ascii=False).encode()
+    arrays = {"table": _compact(table.table), "labels": _compact(table.labels)}
+    if table.confusion is not None:
+        arrays["confusion"] = _compact(table.confusion)
+    buffer = io.BytesIO()
+    np.savez_compressed(
+        buffer,
+        header=np.frombuffer(text, np.uint8),
+        sha256=np.frombuffer(_digest(text, arrays), np.uint8),
+        **arrays,  # type: ignore[arg-type]
+    )
+    return buffer.getvalue()
+
+
+def load(path: str | Path) -> SketchResult:
+    """Read a sketch; one clear error for anything else."""
+    try:
+        path = Path(path)
+        if path.stat().st_size > MOST_BYTES:
+            raise _unreadable(path, "is too large")
+        data = path.read_bytes()
+    except OSError as error:
+        raise _unreadable(path, f"cannot be opened ({error.strerror})") from None
+    except (TypeError, ValueError) as error:
+        if isinstance(error, FileError):
+            raise
+        raise _unreadable(repr(path), "is not a path") from None
+    return from_bytes(data, path)
+
+
+def from_bytes(data: bytes, path: str | Path = "a sketch") -> SketchResult:
+    """The sketch in the bytes of its file."""
+    arrays = _arrays(data, path)
+    text = arrays.pop("header").tobytes()
+    digest = arrays.pop("sha256").tobytes()
+    try:
+        header = json.loads(text)
+    except (ValueError, RecursionError):
+        raise _unreadable(path, "has a header that is not JSON") from None
+    if not isinstance(header, dict) or header.get("schema") != SCHEMA:
+        raise _unreadable(path, "is not a sketch of fedcover")
+    if header.get("version") == 1:
+        raise FileError(
+            f"{path} was written by fedcover 0.1, whose bins lose coverage on many models",
+            allowed="sketches of this version",
+            fix="Collect again; calibrations made from it can still be read",
+        )
+    if header.get("version") != SCHEMA_VERSION:
+        raise FileError(
+            f"{path} has schema version {header.get('version')!r}",
+            allowed=f"version {SCHEMA_VERSION}",
+            fix="Install the version of fedcover that wrote it",
+        )
+    if digest != _digest(text, arrays):
+        raise _unreadable(path, "was changed or damaged: its checksum does not match")
+    try:
+        return _from(header, arrays)
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise _unreadable(path, f"has fields that cannot be ({error})") from None
+
+
+def _arrays(data: bytes, path: str | Path) -> dict[str, NDArray[Any]]:
+    """The arrays of the file, each of a size that its bytes can hold."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            if sum(info.file_size for info in archive.infolist()) > MOST_BYTES:
+                raise _unreadable(path, "unpacks to too much")
+            names = [*PARTS, *(["confusion"] if "confusion.npy" in archive.namelist() else [])]
+            return {name: _member(archive, f"{name}.npy") for name in names}
+    except FileError:
+        raise
+    except Exception:  # whatever a zip file or numpy's header can be broken in
+        raise _unreadable(path, "is not a sketch of fedcover, or only a part of one") from None
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
+    """One array of whole numbers; believes no size before the bytes are there."""
+    info = archive.getinfo(name)
+    if info.file_size > MOST_BYTES:
+        raise ValueError(name)
+    with archive.open(info) as file:
+        if np.lib.format.read_magic(file) != (1, 0):
+            raise ValueError(name)
+        shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+        count = math.prod(shape)
+        if dtype.kind not in "iu" or fortran or not 0 <= count * dtype.itemsize <= info.file_size:
+            raise ValueError(name)
+        return np.frombuffer(file.read(), dtype=dtype, count=count).reshape(shape)
+
+
+def _from(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> SketchResult:
+    layout = _layout(header["layout"])
+    shapes = {
+        "table": (layout.rows, layout.bins),
+        "labels": (layout.n_classes,),
+        "confusion": (layout.n_classes, layout.n_classes),
+    }
+    for name, array in arrays.items():
+        if array.shape != shapes[name] or array.dtype.kind != "i":
+            raise ValueError(f"{name} of shape {array.shape}")
+    noise = {}
+    for name in ("table_noise", "label_noise", "confusion_noise"):
+        noise[name] = tuple(checks.real(v, name, 0, 1e30) for v in header[name])
+    records = header["records"]
+    if records is not None:
+        checks.whole(records, "records", 1)
+    sites = [checked_name(name, "site name") for name in header["sites"]]
+    if not sites or len(set(sites)) < len(sites):
+        raise ValueError("sites")
+    cost = {k: checks.whole(v, k, 0) for k, v in header["cost"].items()}
+    table = SketchTable(
+        layout=layout,
+        table=arrays["table"].astype(np.int64),
+        labels=arrays["labels"].astype(np.int64),
+        confusion=arrays["confusion"].astype(np.int64) if "confusion" in arrays else None,
+        scale=checks.whole(header["scale"], "scale", 1, 1 << 40),
+        records=records,
+        sites=tuple(sites),
+        **noise,
+    )
+    most, spec = header["most_per_site"], header["score"]
+    return SketchResult(
+        table=table,
+        privacy=_privacy(header["privacy"]),
+        cost=Cost(**cost),
+        score=None if spec is None else scores.from_spec(spec),
+        temperature=checks.real(header["temperature"], "temperature", 0, np.inf, open_low=True),
+        label_names=names(header["label_names"], layout.n_classes, "label_names"),
+        most_per_site=None if most is None else checks.whole(most, "most_per_site", 1),
+    )
+
+
+def _privacy(facts: dict[str, Any] | None) -> PrivacyStatement | None:
+    """A statement that its own events bear out."""
+    statement = privacy_from(facts)
+    if statement is None:
+        return None
+    words = (statement.effect, statement.home, *statement.public)
+    if not all(isinstance(text, str) for text in words):
+        raise ValueError("privacy in words that are none")
+    if statement.epsilon < accounting.epsilon(statement.events, statement.delta) * (1 - 1e-9):
+        raise ValueError("less epsilon than its events spend")
+    return statement
+
+
+def _layout(facts: dict[str, Any]) -> Layout:
+    n_classes = checks.whole(facts["n_classes"], "n_classes", 2, checks.MOST_CLASSES)
+    groups = facts["groups"]
+    if groups is not None:
+        rows = np.array(groups)
+        if rows.shape != (n_classes,) or rows.dtype.kind != "i" or rows.max() >= n_classes:
+            raise ValueError("groups")
+        if len(np.unique(rows)) != rows.max() + 1 or rows.min() != 0:
+            raise ValueError("groups that are not numbered from 0")
+    cuts = np.array(facts["cuts"])
+    if cuts.ndim != 1 or cuts.dtype.kind != "i" or not 1 <= len(cuts) < MOST_BINS:
+        raise ValueError("cuts")
+    if cuts[0] < 0 or cuts[-1] >= TOP or (np.diff(cuts) <= 0).any():
+        raise ValueError("cuts that are not in order")
+    layout = Layout(
+        n_classes=n_classes,
+        cuts=tuple(cuts.tolist()),
+        factored=checks.flag(facts["factored"], "factored"),
+        groups=None if groups is None else tuple(groups),
+    )
+    if layout.rows * layout.bins > MOST_CELLS:
+        raise ValueError("a table that is too large")
+    return layout
+
+
+def _compact(values: NDArray[np.int64]) -> NDArray[Any]:
+    """The narrowest integers that hold the values."""
+    low, high = int(values.min()), int(values.max())
+    for kind in (np.int8, np.int16, np.int32):
+        if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max:
+            return values.astype(kind)
+    return values
+
+
+def _digest(text: bytes, arrays: dict[str, NDArray[Any]]) -> bytes:
+    """Of the header and of what the numbers are, however wide they are stored."""
+    out = hashlib.sha256(text)
+    for name in sorted(arrays):
+        out.update(np.ascontiguousarray(arrays[name].astype("<i8")).tobytes())
+    return out.digest()
+
+
+def _unreadable(path: str | Path, why: str) -> FileError:
+    return FileError(
+        f"{path} {why}",
+        allowed="a file written by SketchResult.save",
+        fix="Copy it again, or collect again",
+    )

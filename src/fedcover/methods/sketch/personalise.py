@@ -1,0 +1,306 @@
+"""Thresholds of one target from the table, with every error that is known."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcover.methods.base import Fit
+from fedcover.methods.sketch.curve import WHOLE_BIN, Mixture, Quantile
+from fedcover.methods.sketch.grid import upper_edges
+from fedcover.methods.sketch.mix import LabelMix
+from fedcover.methods.sketch.table import SketchTable
+from fedcover.position import TOP
+from fedcover.quantile import rounding_slack
+
+Float64 = NDArray[np.float64]
+
+BARE = 4.0
+"""Deviations of a noisy total below which it may as well be zero."""
+
+LARGE_MIX = 0.03
+"""Deviation of the coverage by the own label mix from which a warning is due."""
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Standard deviations of a target's coverage, (A,) each, by where they come from.
+
+    Attributes
+    ----------
+    sampling
+        The calibration records are a sample.
+    noise
+        Privacy noise, on the table and on the label totals.
+    bins
+        Inside the bin of the threshold nothing is known.
+    smoothing
+        Rows that noise hides are drawn towards all records.
+    mix
+        The target's own label distribution was estimated: this is R of eq. (9), as a deviation.
+    groups
+        Labels that share a row are not alike.
+    """
+
+    sampling: Float64
+    noise: Float64
+    bins: Float64
+    smoothing: Float64
+    mix: Float64
+    groups: Float64
+
+    NAMES: ClassVar[dict[str, str]] = {
+        "sampling": "calibration sample",
+        "noise": "privacy noise",
+        "bins": "score bins",
+        "smoothing": "smoothing",
+        "mix": "own label mix",
+        "groups": "unlike labels in a group",
+    }
+
+    @property
+    def total(self) -> Float64:
+        return np.sqrt(np.sum([np.square(getattr(self, name)) for name in self.NAMES], axis=0))
+
+    def parts(self, a: int) -> dict[str, float]:
+        """The parts of one level, by their names in plain words."""
+        return {words: float(getattr(self, name)[a]) for name, words in self.NAMES.items()}
+
+    def words(self, alphas: tuple[float, ...]) -> str:
+        """The largest of the levels in plain words."""
+        a = int(np.argmax(self.total))
+        parts = ", ".join(f"{what} {sd:.3f}" for what, sd in self.parts(a).items() if sd >= 5e-4)
+        return f"coverage {1 - alphas[a]:g} ± {self.total[a]:.3f} (one deviation: {parts})"
+
+
+@dataclass(frozen=True)
+class Personal:
+    """A target's thresholds at several levels, and their errors.
+
+    Attributes
+    ----------
+    table, mix, alphas
+        The sketch's table, the target's label mix, the levels.
+    """
+
+    table: SketchTable
+    mix: LabelMix
+    alphas: tuple[float, ...]
+    mixed: Mixture = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mixed", Mixture(self.table, self.mix.shares))
+
+    @cached_property
+    def quantiles(self) -> tuple[Quantile, ...]:
+        """Where the misses reach each level."""
+        return tuple(self.mixed.quantile(alpha) for alpha in self.alphas)
+
+    @cached_property
+    def errors(self) -> Errors:
+        """How far the coverage may be off."""
+        found = list(zip(self.quantiles, self.alphas, strict=True))
+        return Errors(
+            sampling=np.array([self._sampling(q) for q, _ in found]),
+            noise=np.array([math.hypot(q.noise, self._totals(q)) for q, _ in found]),
+            bins=np.array([self._bins(q, alpha) for q, alpha in found]),
+            smoothing=np.array([q.smoothing for q, _ in found]),
+            mix=np.array([self._own_mix(q) for q, _ in found]),
+            groups=np.array([self._unlike(alpha) for _, alpha in found]),
+        )
+
+    def _sampling(self, q: Quantile) -> float:
+        """Records are a sample: √Σ_y c_y² n_y g_y (1 - g_y) with miss rates g."""
+        g = q.row_misses
+        return math.sqrt(float(np.sum(q.shares**2 * self.mixed.totals * g * (1 - g))))
+
+    def _bins(self, q: Quantile, alpha: float) -> float:
+        """Inside the threshold's bin nothing is known; and a neighbour may have been the right one.
+
+        Between values that many records share the misses jump. Where α is near the level on one
+        side of a jump, error may take the wrong side of it, and then all of that value's mass
+        counts: as often as normal error is larger than the distance of the level from α.
+        """
+        from scipy.special import ndtr
+
+        i, error = q.bin, math.hypot(q.noise, self._sampling(q), 1e-12)
+        noise = self.table.cell_deviation * float(np.linalg.norm(q.shares))
+        mass = max(float(q.cells[i]), 0.0)
+        # Beyond five deviations none of two thousand bins is a value only by noise.
+        values = np.flatnonzero(q.cells[: i + 1] > WHOLE_BIN + 5 * noise)
+        above = values[values < i]
+        next_up = float(q.cells[above[-1]]) if len(above) else 0.0
+        level_above = float(q.misses[i - 1]) if i else 0.0
+        too_high = float(ndtr(-max(float(q.misses[i]) - alpha, 0.0) / error)) * (i in values)
+        too_low = float(ndtr(-max(alpha - level_above, 0.0) / error))
+        return math.sqrt(mass**2 * (1 / 12 + too_high) + next_up**2 * too_low)
+
+    def _totals(self, q: Quantile) -> float:
+        """The noise of a divisor n_y moves that row's part of the misses in proportion."""
+        return float(np.linalg.norm(q.shares * q.row_misses * self.mixed.total_sds))
+
+    def _own_mix(self, q: Quantile) -> float:
+        """√(Var_{P̂} g_y / m) for m counted labels; the spread of the guesses for guessed ones."""
+        row = self.table.layout.row_of
+        if self.mix.draws is not None:
+            off = (self.mix.draws - self.mix.shares) @ q.row_misses[row]
+            return math.sqrt(float(np.mean(off**2)))
+        if self.mix.counted is None:
+            return 0.0
+        seen = self.mixed.totals > 0
+        share = self.mixed.weights[seen] / max(float(self.mixed.weights[seen].sum()), 1e-300)
+        apart = q.row_misses[seen] - share @ q.row_misses[seen]
+        return math.sqrt(float(share @ apart**2) / self.mix.counted)
+
+    def _unlike(self, alpha: float) -> float:
+        """How far labels that share a row can move the coverage: |Σ_y d_y g_y| ≤ ‖d/√q‖·sd(g_y).
+
+        d_y is how much more of label y the target has than its row, q_y the label's share of all
+        records (Cauchy and Schwarz); shares of mean α have at most the variance α(1-α).
+        """
+        if self.table.layout.groups is None:
+            return 0.0
+        row, records = self.table.layout.row_of, np.maximum(self.mixed.records, 1e-300)
+        inside = records / np.bincount(row, records)[row]
+        uneven = self.mix.shares - self.mixed.weights[row] * inside
+        reach = math.sqrt(float(np.sum(uneven**2 / records)) * float(records.sum()))
+        return math.sqrt(alpha * (1 - alpha)) * reach
+
+    def fit(self) -> Fit:
+        """The thresholds with what they rest on."""
+        row = self.table.layout.row_of
+        shares = np.mean([q.shares for q in self.quantiles], axis=0)[row]
+        records = float(self.mixed.totals.sum())
+        seen = float(1 - self.mixed.unseen.sum())
+        return Fit(
+            positions=np.stack([q.positions for q in self.quantiles]),
+            ratios=shares * records,
+            records=self.mixed.records,
+            total=seen * records,
+            available=round(records),
+            unseen=self.mixed.unseen,
+            counted=self.mix.counted,
+            coverage_error=self.errors.total,
+            error=self.errors.words(self.alphas) + self.mix.said,
+            alarms=self._alarms(),
+        )
+
+    def _alarms(self) -> tuple[str, ...]:
+        """What the user should do something about."""
+        out = []
+        kept = min(q.kept for q in self.quantiles)
+        if kept < 0.5:
+            out.append(
+                f"privacy noise hides {1 - kept:.0%} of what sets its label mix apart: its sets "
+                "are nearer to those for the average mix; a larger epsilon or more records of its "
+                "labels would help"
+            )
+        bare = (self.mixed.totals <= BARE * self.mixed.total_sds) & (self.mixed.total_sds > 0)
+        if (share := float(self.mixed.weights[bare].sum())) > 0.05:
+            out.append(
+                f"{share:.0%} of its labels have so few records in the sketch that privacy noise "
+                "hides them: their scores are not known, and the coverage may be off by as much"
+            )
+        worst = float(self.errors.mix.max())
+        if self.mix.counted is not None and worst > LARGE_MIX:
+            out.append(
+                f"its label mix rests on {self.mix.counted} counted labels, which alone moves the "
+                f"coverage by ± {worst:.3f}; count more labels, or those of a group of similar "
+                "sites"
+            )
+        return tuple(out)
+
+
+Positions = NDArray[np.int64]
+
+HARDLY = 0.05
+"""A share of one of the two below this is taken as none."""
+
+FALSE_ALARMS = 1e-3
+"""How often own scores and sketch that agree are said to disagree, by chance."""
+
+
+def disagreement(levels: int) -> float:
+    """Standard deviations from which own scores and sketch disagree, at one of several levels."""
+    from scipy.special import ndtri
+
+    return float(-ndtri(FALSE_ALARMS / (2 * levels)))
+
+
+def _apart(own: float, sketch: float, size: float) -> float:
+    """Deviations between two shares, one of which was counted among `size`: by binomial tails.
+
+    The share of a small sample is skewed, and none of it may lie beyond a high level by chance.
+    """
+    from scipy.special import betainc, ndtri
+
+    count, share = own * size, float(np.clip(sketch, 1e-12, 1 - 1e-12))
+    above = betainc(count, size - count + 1, share) if count > 0 else 1.0
+    below = betainc(size - count, count + 1, 1 - share) if count < size else 1.0
+    return float(-ndtri(np.clip(min(above, below), 1e-300, 0.5)))
+
+
+@dataclass(frozen=True)
+class Blend:
+    """Thresholds from both, (A, C), the share of the own scores in them, (A,), and the error, (A,).
+
+    disagree : how many deviations own scores and sketch are apart, at most; see `disagreement`.
+    """
+
+    positions: Positions
+    share: Float64
+    error: Float64
+    disagree: float
+
+
+def blend(personal: Personal, own: Positions, in_sketch: bool) -> Blend:
+    """The distribution function λ F_own + (1-λ) G, with λ by the errors of both.
+
+    Own scores have errors of their own sample alone: α(1-α)/n. Where the label mix was counted from
+    the same records, its error is in both, and only the part within labels sets them apart. Records
+    that are in the sketch too make the two errors alike: their covariance is α(1-α) Σ_y P*(y) c_y.
+
+    Parameters
+    ----------
+    personal
+        The target's thresholds from the sketch alone.
+    own
+        (n,) positions of the site's own scores.
+    in_sketch
+        Whether the own records are in the sketch.
+    """
+    mixed, errors, row = personal.mixed, personal.errors, personal.table.layout.row_of
+    own, n = np.sort(own), len(own)
+    edges = upper_edges(personal.table.layout.cut_array)[::-1]
+    points = np.unique(np.concatenate([own, edges]))
+    f_own = np.searchsorted(own, points, side="right") / n
+    common = float(mixed.weights @ mixed.shares) if in_sketch else 0.0
+    out, shares, total, apart = [], [], [], 0.0
+    for a, (alpha, q) in enumerate(zip(personal.alphas, personal.quantiles, strict=True)):
+        # Bins are counted from the top: above the upper edge of bin i lie the misses of i - 1.
+        covered = 1 - np.append(0.0, q.misses[:-1])[::-1] - mixed.unseen.sum()
+        f_sketch = np.interp(points.astype(np.float64), edges.astype(np.float64), covered)
+        shared = errors.mix[a] ** 2 if personal.mix.counted == n else 0.0
+        theirs = float(errors.total[a] ** 2 - shared)
+        mine = max(alpha * (1 - alpha) / n - shared, 1e-300)
+        both = min(alpha * (1 - alpha) * common, theirs, mine)
+        difference = max(theirs + mine - 2 * both, 1e-300)
+        share = (theirs - both) / difference
+        share = 0.0 if share < HARDLY else 1.0 if share > 1 - HARDLY else share
+        at = int(np.argmin(np.abs(f_sketch - (1 - alpha))))
+        # As many records would know as much as the difference of the two is known.
+        worth = min(alpha * (1 - alpha) / difference, 1e15)
+        apart = max(apart, _apart(f_own[at], f_sketch[at], worth))
+        level = (1 - alpha) * (1 + share / n + (1 - share) * q.shares[row])
+        values = share * f_own + (1 - share) * f_sketch
+        k = np.searchsorted(values, level - rounding_slack(1.0, n))
+        out.append(q.positions if share == 0 else np.append(points, TOP)[k])
+        shares.append(share)
+        squares = share**2 * mine + (1 - share) ** 2 * theirs + 2 * share * (1 - share) * both
+        total.append(np.sqrt(squares + shared))
+    return Blend(np.array(out), np.array(shares), np.array(total), float(apart))

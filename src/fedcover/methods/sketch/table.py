@@ -1,0 +1,230 @@
+"""The table itself: H[label or group, score bin], summed over sites, with what is known of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcover.errors import FedcoverError
+from fedcover.methods.sketch import factor
+
+
+def numbered(groups: Sequence[Hashable]) -> tuple[int, ...]:
+    """Groups as numbers from 0, in order of appearance; given as numbers or names."""
+    given = list(groups) if isinstance(groups, Sequence) or np.ndim(groups) == 1 else []
+    try:
+        good = len({*given}) > 0 and not isinstance(groups, (str, bytes))
+    except TypeError:  # a group that is a list
+        good = False
+    if not good:
+        raise FedcoverError(
+            f"groups is {groups!r}",
+            allowed="None, or the group of every class in order",
+            fix="groups=['animal', 'animal', 'vehicle'], for example",
+        )
+    number: dict[Hashable, int] = {}
+    return tuple(number.setdefault(g, len(number)) for g in groups)
+
+
+Float64 = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the rows and columns of a table mean; tables of one layout add up.
+
+    Attributes
+    ----------
+    n_classes
+        Number of labels C.
+    cuts
+        (B - 1,) inner cuts of the score bins, as positions; a bin holds its upper edge.
+    factored
+        Whether D·h was sent instead of the counts h of a row (`fedcover.methods.sketch.factor`).
+    groups
+        (C,) row of each label; None if every label has its own row.
+    """
+
+    n_classes: int
+    cuts: tuple[int, ...]
+    factored: bool = False
+    groups: tuple[int, ...] | None = None
+
+    @property
+    def bins(self) -> int:
+        return len(self.cuts) + 1
+
+    @property
+    def rows(self) -> int:
+        return self.n_classes if self.groups is None else max(self.groups) + 1
+
+    @cached_property
+    def row_of(self) -> Int64:
+        """(C,) row of each label."""
+        rows = np.arange(self.n_classes) if self.groups is None else np.array(self.groups)
+        return rows.astype(np.int64)
+
+    @cached_property
+    def cut_array(self) -> Int64:
+        """The cuts as an array."""
+        return np.array(self.cuts, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class SketchTable:
+    """Noisy sums over sites, in whole numbers.
+
+    Attributes
+    ----------
+    layout
+        What they mean.
+    table
+        (rows, B) counts h of every row from the top bin, or D·h, times `scale`.
+    labels
+        (C,) label totals, times `scale`; measured separately.
+    scale
+        What counts were multiplied by before whole-number noise was added.
+    confusion
+        (C, C) how often each label was predicted for each true one, times `scale`; None if it was
+        not collected.
+    table_noise, label_noise, confusion_noise
+        Variances of the noise of one number over `scale`, one entry for each collection that
+        went in (kept apart so that adding is exact in any order).
+    records
+        Number of calibration records, where it is public.
+    sites
+        Names of the sites in the sum, in order.
+    """
+
+    layout: Layout
+    table: Int64
+    labels: Int64
+    scale: int
+    table_noise: tuple[float, ...]
+    label_noise: tuple[float, ...]
+    records: int | None
+    sites: tuple[str, ...]
+    confusion: Int64 | None = None
+    confusion_noise: tuple[float, ...] = ()
+
+    @property
+    def table_sd(self) -> float:
+        """Deviation of the noise of one number of the table, over `scale`."""
+        return math.sqrt(math.fsum(self.table_noise))
+
+    @property
+    def label_sd(self) -> float:
+        """Deviation of the noise of one label total, in records."""
+        return math.sqrt(math.fsum(self.label_noise))
+
+    @property
+    def confusion_sd(self) -> float:
+        """Deviation of the noise of one cell of the confusion matrix, in records."""
+        return math.sqrt(math.fsum(self.confusion_noise))
+
+    @property
+    def exact(self) -> bool:
+        """Whether there is no noise at all."""
+        return self.table_sd == 0 and self.label_sd == 0
+
+    @cached_property
+    def separate_totals(self) -> Float64:
+        """(C,) label totals as they were measured."""
+        return self.labels / self.scale
+
+    @cached_property
+    def misses(self) -> Float64:
+        """(rows, B) records in a bin or above it, unbiased: raw sums, never made monotone."""
+        if self.layout.factored:
+            return factor.sums(self.table) / self.scale
+        return np.cumsum(self.table, axis=1) / self.scale
+
+    @cached_property
+    def cells(self) -> Float64:
+        """(rows, B) records of every bin from the top; negative where noise outweighs them."""
+        if self.layout.factored:
+            return factor.counts_of(self.table) / self.scale
+        return self.table / self.scale
+
+    def miss_deviation(self, window: int = 0) -> Float64:
+        """(B,) deviation of the noise of a row's misses; see `factor.sum_deviation`."""
+        bins = self.layout.bins
+        if self.table_sd == 0:
+            return np.zeros(bins)
+        return self.table_sd * factor.sum_deviation(bins, window)
+
+    @property
+    def cell_deviation(self) -> float:
+        """Deviation of the noise of a cell."""
+        return self.table_sd * factor.count_deviation(self.layout.bins) if self.table_sd else 0.0
+
+    def __add__(self, other: SketchTable) -> SketchTable:
+        """The table of both groups of sites; exact, and the same in any order."""
+        if self.layout != other.layout:
+            raise FedcoverError(
+                "the two sketches have different bins, groups or numbers of classes",
+                allowed="sketches of one layout",
+                fix="Collect the second with method=first.method, which repeats the layout",
+            )
+        if common := sorted(set(self.sites) & set(other.sites)):
+            raise FedcoverError(
+                f"site {common[0]!r} is in both sketches",
+                allowed="sketches of different sites",
+                fix="To renew a sketch, collect again with previous=old: that spends new budget",
+            )
+        scale = math.lcm(self.scale, other.scale)
+        one, two = scale // self.scale, scale // other.scale
+        known = self.records is not None and other.records is not None
+        pairs = None
+        if self.confusion is not None and other.confusion is not None:
+            pairs = self.confusion * one + other.confusion * two
+        pair_noise = tuple(sorted(self.confusion_noise + other.confusion_noise))
+        return replace(
+            self,
+            table=self.table * one + other.table * two,
+            labels=self.labels * one + other.labels * two,
+            scale=scale,
+            table_noise=tuple(sorted(self.table_noise + other.table_noise)),
+            label_noise=tuple(sorted(self.label_noise + other.label_noise)),
+            records=(self.records or 0) + (other.records or 0) if known else None,
+            sites=tuple(sorted(self.sites + other.sites)),
+            confusion=pairs,
+            confusion_noise=() if pairs is None else pair_noise,
+        )
+
+
+FEWEST = 1.0
+"""No label is taken to have fewer records: a smaller divisor would only blow up noise."""
+
+
+def shrunk(totals: Float64, sd: float, records: float | None) -> Float64:
+    """Totals drawn towards their mean as far as noise explains their differences (James, Stein).
+
+    With many labels the divisors n_y are noisy one by one, and 1/n_y of a noisy n_y is biased.
+    """
+    if sd == 0:
+        return totals
+    mean = max(FEWEST, float(totals.mean()) if records is None else records / len(totals))
+    apart = totals - mean
+    between = max(0.0, float(apart @ apart) / max(1, len(totals) - 1) - sd**2)
+    keep = between / (between + sd**2) if len(totals) > 3 else 1.0
+    return np.maximum(mean + keep * apart, max(FEWEST, min(0.1 * mean, sd)))
+
+
+def label_totals(table: SketchTable) -> Float64:
+    """(C,) calibration records of every label."""
+    return shrunk(table.separate_totals, table.label_sd, table.records)
+
+
+def row_totals(table: SketchTable) -> tuple[Float64, Float64]:
+    """(rows,) calibration records of every row, and the deviations of their noise."""
+    row = table.layout.row_of
+    members = np.bincount(row, minlength=table.layout.rows)
+    totals = np.bincount(row, label_totals(table), table.layout.rows)
+    return totals.astype(np.float64), table.label_sd * np.sqrt(members)
