@@ -20,7 +20,7 @@ from fedcover.methods import DPFedCP, Local, Sketch
 from fedcover.methods.base import Method, Target, Task, checked_certify, under_budget
 from fedcover.methods.sketch import plan
 from fedcover.methods.sketch.result import SketchResult
-from fedcover.privacy.statement import Privacy, composed
+from fedcover.privacy.statement import Privacy
 from fedcover.site import Site, checked_federation, checked_name
 
 Targets = Sequence[str] | Mapping[str, Sequence[str] | ArrayLike] | str | None
@@ -86,7 +86,7 @@ def calibrate(
     out = {}
     for target in task.targets:
         own = by_name.get(target.members[0]) if len(target.members) == 1 else None
-        fit = method.conclude(task, published, target, own)
+        fit = method.finalise(task, published, target, own)
         cal = calibration_of(
             fit,
             target.name,
@@ -157,7 +157,7 @@ def collect(
                 allowed="an earlier sketch of the same sites",
                 fix="Leave previous out, and add the two sketches",
             )
-        statement = composed(previous.privacy, statement)
+        statement = compose_sequential(previous.privacy, statement)
     table, traffic = engine.run(method, task, sites)
     return SketchResult(
         table=table,

@@ -70,7 +70,7 @@ class Audit:
         """Whether the claim is refuted at the stated confidence."""
         return self.lower > self.claim
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """The verdict in one sentence."""
         found = f"{self.runs:,} runs on each of two neighbouring data sets prove ε ≥ "
         found += f"{self.lower:.3f} at δ = {self.delta:g}, with {self.confidence:.0%} confidence"

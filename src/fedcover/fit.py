@@ -101,7 +101,7 @@ def calibration_of(
         method=method.label,
         options=_options(method),
         guarantee=promise,
-        reveals=statement.words() if statement else method.reveals,
+        reveals=statement.describe() if statement else method.reveals,
         shares_scores=method.shares_scores,
         ratios=fit.ratios,
         n_records=max(1, round(float(fit.records.sum()))),

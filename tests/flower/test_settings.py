@@ -81,7 +81,7 @@ def test_options_reach_the_method():
 def test_a_rule_that_cannot_be_meant_is_refused(config):
     """The text "false" is true in Python: a site must not answer exactly because of that."""
     with pytest.raises(FedcoverError):
-        nodes.read_rules(config)
+        nodes.read_policy(config)
 
 
 def test_randomised_scores_stay_the_same_from_letter_to_letter(tmp_path):

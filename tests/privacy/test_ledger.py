@@ -221,7 +221,7 @@ def test_the_budget_can_be_raised_and_lowered(ledger):
     state = ledger.set_budget(0.1)
     assert state.budget == Budget(0.1, 1e-5)
     assert state.remaining == 0
-    assert "no new query is answered" in state.words()
+    assert "no new query is answered" in state.describe()
     for events in ([EVENT], []):
         with pytest.raises(FedcoverError, match="asks for"):
             ask(ledger, "six", never, events=events)
@@ -494,7 +494,7 @@ def test_the_words_name_unit_relation_delta_and_epsilon(tmp_path):
     for unit, relation in itertools.product(["record", "site"], ["replace", "add-remove"]):
         made = Ledger(tmp_path / f"{unit}-{relation}", create=Budget(2, 1e-5, unit, relation))
         ask(made, "one")
-        words = made.state().words()
+        words = made.state().describe()
         for part in ("δ = 1e-05", "Spent: ε = 0.16", relation, "1 answer,", "Not covered"):
             assert part in words
         assert ("one record" in words) == (unit == "record")

@@ -74,7 +74,7 @@ def test_export_can_be_checked_without_fedcover(path, tmp_path):
     assert run("export", path, "--out", out).exit_code == 0
     report = json.loads(out.read_text(encoding="utf-8"))
     state = Ledger(path).state()
-    assert report["statement"] == state.words()
+    assert report["statement"] == state.describe()
     assert (report["unit"], report["relation"], report["delta"]) == ("record", "replace", 1e-5)
     assert report["epsilon_spent"] == state.spent
     last = "0" * 64

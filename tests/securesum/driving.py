@@ -54,7 +54,7 @@ class Federation:
         self.names = tuple(f"s{k}" for k in range(count))
         self.roster = {name: identity_of(name).public_key() for name in self.names}
         question, shapes = question or Message("sum"), shapes or {"x": (5,)}
-        self.terms = securesum.Terms(run, self.names, shapes, question, threshold)
+        self.terms = securesum.SumSpec(run, self.names, shapes, question, threshold)
         self.states = dict.fromkeys(self.names)
         self.values = self._random_values()
         self.gone, self.result = set(), None

@@ -156,7 +156,7 @@ def test_invitations_of_strangers_are_refused():
         (("s0", "s1", "s2", "eve"), r"with \['eve'\] among"),
         (("s1", "s2", "s3"), "without 's0'"),
     ):
-        query = securesum.Terms("other", invited, {"x": (5,)}).query()
+        query = securesum.SumSpec("other", invited, {"x": (5,)}).query()
         with pytest.raises(FedcoverError, match=match):
             sites.answer("s0", query)
 

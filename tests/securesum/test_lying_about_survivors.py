@@ -34,7 +34,7 @@ def test_tampered_and_misdirected_shares_are_refused():
 def test_sealed_shares_are_bound_to_the_run():
     """The same keys in a run of another name open nothing."""
     sites = Federation()
-    other = securesum.Terms("other", sites.names, {"x": (5,)})
+    other = securesum.SumSpec("other", sites.names, {"x": (5,)})
     key, text = crypto.new_secret(), bytes(64)
     sealed = crypto.seal(key, text, identity.sealing_purpose(sites.terms, "s0", "s1"))
     assert crypto.unseal(key, sealed, identity.sealing_purpose(sites.terms, "s0", "s1")) == text

@@ -62,11 +62,11 @@ def test_a_run_has_its_name_once():
     query = sites.terms.query()
     with pytest.raises(FedcoverError, match="'november' was started here before"):
         sites.answer("s0", query)
-    later = securesum.Terms("december", sites.names, {"x": (5,)})
+    later = securesum.SumSpec("december", sites.names, {"x": (5,)})
     sites.answer("s0", later.query())
     sites.answer("s0", later.query())  # a retry
     for again in ("november", "december"):
-        other = securesum.Terms(again, sites.names, {"x": (6,)}).query()
+        other = securesum.SumSpec(again, sites.names, {"x": (6,)}).query()
         with pytest.raises(FedcoverError, match=f"'{again}' was started here before"):
             sites.answer("s0", other)
 
@@ -74,7 +74,7 @@ def test_a_run_has_its_name_once():
 def test_a_new_run_gives_up_an_unfinished_one():
     sites = Federation(4)
     query = sites.to("agree")["s0"]
-    sites.answer("s0", securesum.Terms("december", sites.names, {"x": (5,)}).query())
+    sites.answer("s0", securesum.SumSpec("december", sites.names, {"x": (5,)}).query())
     with pytest.raises(FedcoverError, match="stage 'agree' was asked for"):
         sites.answer("s0", query)
 

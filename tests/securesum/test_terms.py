@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from fedcover.errors import FedcoverError
-from fedcover.securesum import Terms
+from fedcover.securesum import SumSpec
 from fedcover.wire import Message
 from tests.securesum.driving import over_the_wire
 
 
 def terms(count=4, **options):
     sites = tuple(f"s{k}" for k in range(count))
-    return Terms(**({"run": "r", "sites": sites, "shapes": {"x": (3,)}} | options))
+    return SumSpec(**({"run": "r", "sites": sites, "shapes": {"x": (3,)}} | options))
 
 
 @pytest.mark.parametrize(("count", "needed"), [(3, 2), (4, 3), (5, 4), (6, 4), (9, 6), (10, 7)])
@@ -65,7 +65,7 @@ def test_impossible_shapes_are_refused(shapes):
 def test_the_query_tells_all_of_it():
     question = Message("histogram", {"cuts": np.arange(3.0)}, {"sigma": 2.5})
     one = terms(5, threshold=4, question=question, shapes={"a:b": (2, 0, 3), "c": (), "é": (7,)})
-    again = Terms.of_query(over_the_wire(one.query()))
+    again = SumSpec.of_query(over_the_wire(one.query()))
     assert again.digest == one.digest
     assert (again.run, again.sites, again.needed, again.count) == ("r", one.sites, 4, 8)
     assert again.shapes == one.shapes

@@ -14,7 +14,7 @@ from scipy.stats import binom
 import fedcover as fc
 from fedcover.api import _task
 from fedcover.calibration import Cost
-from fedcover.engines.base import added_up
+from fedcover.engines.base import sum_replies
 from fedcover.engines.remote.result_message import calibration_from, sketch_message
 from fedcover.methods.sketch import certify as wiring
 from fedcover.methods.sketch import factor
@@ -54,7 +54,7 @@ def dropping(some, privacy, present, fewest=10, method=ONE_EDGE):
     asked = replace(asked, queries={n: asked.queries[n] for n in left})
     replies = {n: method.answer(q, left[n]) for n, q in asked.queries.items()}
     with pytest.raises(StopIteration) as done:
-        server.send({"sum": added_up(asked, replies, task.sites)})
+        server.send({"sum": sum_replies(asked, replies, task.sites)})
     return SketchResult(done.value.value, method.statement(task), Cost(1, 1, 1))
 
 

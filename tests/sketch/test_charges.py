@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import fedcover as fc
-from fedcover.engines.base import added_up
+from fedcover.engines.base import sum_replies
 from fedcover.methods.base import Task
 from fedcover.methods.sketch import client, factor, plan
 from fedcover.methods.sketch.grid import checked_cuts, standard_cuts
@@ -174,7 +174,7 @@ def run(method, task, sites):
     queries = asked_for.queries if shared else asked_for
     got = {s.name: method.answer(queries[s.name], s) for s in sites}
     with pytest.raises(StopIteration) as done:
-        server.send({"sum": added_up(asked_for, got, task.sites)} if shared else got)
+        server.send({"sum": sum_replies(asked_for, got, task.sites)} if shared else got)
     return done.value.value
 
 

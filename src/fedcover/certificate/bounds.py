@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcover import checks
-from fedcover.certificate.result import Certificate, Float64, words
+from fedcover.certificate.result import Certificate, Float64, describe
 from fedcover.position import TOP
 
 TILTS = np.geomspace(0.01, 8, 16)
@@ -120,4 +120,4 @@ def certified_alone(
     over = [f"the {len(at)} calibration records of this site alone"]
     trusted = ["this site's records are independent and like those to come"]
     shows = "is the score of one of this site's records: do not publish it"
-    return found, Certificate(confidence, words(alphas, 1 - confidence, over, trusted, shows))
+    return found, Certificate(confidence, describe(alphas, 1 - confidence, over, trusted, shows))

@@ -20,7 +20,7 @@ from fedcover.certificate.result import (
     Certified,
     Float64,
     Tables,
-    words,
+    describe,
 )
 
 BOUNDS_SHARE = 0.2
@@ -83,7 +83,7 @@ def certify_counted_mix(
     rest = t.beta - on_totals
     on_rates = BOUNDS_SHARE * rest
     parts = {"label totals": on_totals, "miss rates": on_rates, "tests": rest - on_rates}
-    statement = words(t.alphas, t.beta, over, trusted)
+    statement = describe(t.alphas, t.beta, over, trusted)
     return Certified(1 - t.beta, statement, t.alphas, tuple(edges), parts)
 
 

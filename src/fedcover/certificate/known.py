@@ -17,7 +17,7 @@ from fedcover.certificate.result import (
     Certified,
     Float64,
     Tables,
-    words,
+    describe,
 )
 from fedcover.errors import FedcoverError
 
@@ -85,7 +85,7 @@ def certify_known_mix(
         over.append("the privacy noise")
         trusted.append(NOISE_TRUSTED)
     parts = {"label totals": on_totals, "tests": t.beta - on_totals}
-    statement = words(t.alphas, t.beta, over, trusted)
+    statement = describe(t.alphas, t.beta, over, trusted)
     return Certified(1 - t.beta, statement, t.alphas, tuple(edges), parts)
 
 

@@ -101,7 +101,7 @@ class Tables:
         return cls(table, noise, counts, sd, checks.alphas(alpha), beta)
 
 
-def words(
+def describe(
     alphas: tuple[float, ...],
     beta: float,
     over: Sequence[str],

@@ -82,7 +82,7 @@ def audit(
             )
     out.print(Text(f"{found.method}. The accountant says ε = {found.accounted:.4g}."))
     style = "bold red" if found.contradicted else "green"
-    out.print(Text(f"Verdict: {found.words()}", style=style))
+    out.print(Text(f"Verdict: {found.describe()}", style=style))
     if not found.contradicted:
         out.print("An audit can refute a claim; it cannot prove one. The account does that.")
     if found.lower > found.accounted:

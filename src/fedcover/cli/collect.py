@@ -161,7 +161,7 @@ def show(sketch: fc.SketchResult, path: Path) -> None:
         left = f"What left the sites: {sketch.method.reveals}. Differential privacy: none."
         out.print(Text(left))
     else:
-        out.print(Text(f"Privacy: {sketch.privacy.words()}"))
+        out.print(Text(f"Privacy: {sketch.privacy.describe()}"))
     size = path.stat().st_size
     out.print(Text(f"The sketch is in {path} ({size:,} B); every site may have it."))
 

@@ -40,7 +40,7 @@ def show(path: LedgerPath) -> None:
         cells = [entry.when, _name(entry), _released(entry), f"{entry.spent:.4f}", f"{left:.4f}"]
         shown.add_row(*(Text(cell) for cell in cells))
     out.print(shown)
-    out.print(Text(state.words()))
+    out.print(Text(state.describe()))
     out.print("ε composes and does not add: small answers fit in greater number than it seems.")
 
 
@@ -75,7 +75,7 @@ def set_budget(
         )
     else:
         state = Ledger(path).set_budget(epsilon, delta)
-    out.print(Text(state.words()))
+    out.print(Text(state.describe()))
 
 
 @ledger_app.command()
@@ -95,7 +95,7 @@ def export(
             allowed="a file in a folder that can be written to",
             fix="Choose another --out",
         ) from None
-    out.print(Text(state.words()))
+    out.print(Text(state.describe()))
     out.print(Text(f"{len(state.entries)} entries written to {out_file}, the last is {state.head}"))
 
 
@@ -103,7 +103,7 @@ def _report(state: LedgerState) -> dict[str, Any]:
     return {
         "schema": EXPORT,
         "version": EXPORT_VERSION,
-        "statement": state.words(),
+        "statement": state.describe(),
         "unit": state.budget.unit,
         "relation": state.budget.relation,
         "delta": state.budget.delta,

@@ -30,7 +30,7 @@ class Engine(Protocol):
         ...
 
 
-def added_up(asked: SecureSum, replies: Mapping[str, Message], sites: Sequence[str]) -> Message:
+def sum_replies(asked: SecureSum, replies: Mapping[str, Message], sites: Sequence[str]) -> Message:
     """The sum of replies that the server sees one by one."""
     totals = {key: np.zeros(shape, dtype=np.int64) for key, shape in asked.shapes.items()}
     kind = next(iter(asked.queries.values())).kind

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from fedcover.engines.base import Traffic, added_up
+from fedcover.engines.base import Traffic, sum_replies
 from fedcover.errors import FedcoverError
 from fedcover.methods.base import Message, Method, Published, SecureSum, Task
 from fedcover.privacy.ledger import Ledger
@@ -70,7 +70,7 @@ class InProcess:
                     traffic.bytes_down[name] += query.nbytes
                     traffic.bytes_up[name] += replies[name].nbytes
                 if isinstance(queries, SecureSum):
-                    replies = {"sum": added_up(queries, replies, task.sites)}
+                    replies = {"sum": sum_replies(queries, replies, task.sites)}
                 traffic.rounds += 1
                 if bar and line is not None:
                     bar.advance(line)

@@ -101,7 +101,7 @@ class Task:
 
 
 Published = Any
-"""What a method's server publishes; only the method's own `conclude` reads it."""
+"""What a method's server publishes; only the method's own `finalise` reads it."""
 
 ServerHalf = Generator[Round | SecureSum, Round, Published]
 
@@ -146,12 +146,12 @@ class Method(Protocol):
         """What answering a query costs a site, for its ledger."""
         ...
 
-    def conclude(self, task: Task, published: Published, target: Target, site: Site | None) -> Fit:
+    def finalise(self, task: Task, published: Published, target: Target, site: Site | None) -> Fit:
         """The last step, at the target's own site (None if the target is not one site)."""
         ...
 
 
-class AtServer:
+class ServerMethod:
     """For methods whose server publishes every target's fit: a site just takes its own.
 
     Without more, such a method promises no privacy.
@@ -169,7 +169,7 @@ class AtServer:
     def charges(self, query: Message, privacy: Privacy, n_sites: int) -> tuple[Event, ...]:
         return (ExactRelease(query.kind),)
 
-    def conclude(self, task: Task, published: Published, target: Target, site: Site | None) -> Fit:
+    def finalise(self, task: Task, published: Published, target: Target, site: Site | None) -> Fit:
         return published[target.name]
 
 

@@ -52,7 +52,7 @@ class Local:
     def answer(self, query: Message, site: Site) -> Message:
         raise AssertionError("Local sends no query")
 
-    def conclude(self, task: Task, published: Published, target: Target, site: Site | None) -> Fit:
+    def finalise(self, task: Task, published: Published, target: Target, site: Site | None) -> Fit:
         assert site is not None, "server() has refused targets that are not one site"
         ones = np.ones(task.n_classes)
         sample = WeightedSample(site.positions, np.ones(len(site)))

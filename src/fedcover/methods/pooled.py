@@ -18,7 +18,6 @@ from fedcover import checks
 from fedcover.errors import FedcoverError
 from fedcover.labelshift.weights import oracle_ratio, subsample_sizes, weights_at
 from fedcover.methods.base import (
-    AtServer,
     Counts,
     Fit,
     Float64,
@@ -26,6 +25,7 @@ from fedcover.methods.base import (
     Published,
     Round,
     ServerHalf,
+    ServerMethod,
     Target,
     Task,
     ask_all,
@@ -53,7 +53,7 @@ class _Pool:
     used: NDArray[np.int64]  # (sites,) records used of each site
 
 
-class _ByPooling(AtServer):
+class _ByPooling(ServerMethod):
     """One round: every site sends its scores, labels and counts."""
 
     subsample: bool = False

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from fedcover import checks
 from fedcover.errors import FedcoverError
 from fedcover.methods.base import (
-    AtServer,
     Fit,
     Message,
     Published,
     Round,
     ServerHalf,
+    ServerMethod,
     Task,
     ask_all,
     read_positions,
@@ -34,7 +34,7 @@ SHOWN = 5
 
 
 @dataclass(frozen=True)
-class QuantileAverage(AtServer):
+class QuantileAverage(ServerMethod):
     """The size-weighted mean of the sites' own conformal thresholds: one number per site and α.
 
     Site i sends q_i, its ⌈(n_i+1)(1-α)⌉-th smallest score (1 where it has too few records for

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcover.errors import FedcoverError
-from fedcover.methods.base import AtServer, Float64, Message, ServerHalf, Task, read_positions
+from fedcover.methods.base import Float64, Message, ServerHalf, ServerMethod, Task, read_positions
 from fedcover.methods.quantile_average import common_fit, refuse_distributions
 from fedcover.position import TOP
 from fedcover.site import Site
@@ -34,7 +34,7 @@ ROUNDING = 1e-11
 
 
 @dataclass(frozen=True)
-class QuantileOfQuantiles(AtServer):
+class QuantileOfQuantiles(ServerMethod):
     """The k-th smallest of the sites' ℓ_j-th smallest scores, in one round.
 
     Ranks and k depend on sizes and α only. All sites get the same level, ℓ_j = ⌈β(n_j+1)⌉ (at

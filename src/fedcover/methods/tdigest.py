@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from fedcover import checks
 from fedcover.errors import FedcoverError
 from fedcover.methods.base import (
-    AtServer,
     Float64,
     Message,
     Round,
     ServerHalf,
+    ServerMethod,
     Task,
     ask_all,
     counts_reply,
@@ -107,7 +107,7 @@ def _upto(sample: WeightedSample, q: Float64) -> Float64:
 
 
 @dataclass(frozen=True)
-class TDigest(AtServer):
+class TDigest(ServerMethod):
     """The quantile of all sites' t-digests together, in one round.
 
     Parameters

@@ -204,7 +204,7 @@ class LedgerState:
         """The answer given to a query before, if there was one."""
         return next((entry for entry in self.entries if entry.query_id == query_id), None)
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """The state in plain words, with what it does not cover."""
         b, n = self.budget, len(self.answers)
         whom = "one record" if b.unit == "record" else "the whole site"

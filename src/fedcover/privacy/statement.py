@@ -67,7 +67,7 @@ class PrivacyStatement(Privacy):
     effect: str = ""
     home: str = ""
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """The statement in plain words, with what is not protected."""
         who = {
             "server": "a server that sees every message of every site",
@@ -100,7 +100,7 @@ def _rounded_up(epsilon: float) -> str:
     return f"{math.ceil(epsilon * 1e4 - 1e-4) / 1e4:g}"
 
 
-def composed(
+def compose_sequential(
     earlier: PrivacyStatement | None, statement: PrivacyStatement | None
 ) -> PrivacyStatement | None:
     """The statement of a renewed sketch: whoever has both knows both, so both are spent."""
@@ -116,7 +116,9 @@ def composed(
     return replace(statement, events=events, delta=delta, epsilon=accounting.epsilon(events, delta))
 
 
-def either(one: PrivacyStatement | None, two: PrivacyStatement | None) -> PrivacyStatement | None:
+def compose_parallel(
+    one: PrivacyStatement | None, two: PrivacyStatement | None
+) -> PrivacyStatement | None:
     """What holds for a record that is in one of two disjoint collections: the weaker promise."""
     if one is None or two is None:
         if one is two:

@@ -157,7 +157,7 @@ def _privacy(sketch: SketchResult, with_records: bool) -> Text:
         reveals = sketch.method.reveals
         said = [f"Without differential privacy this left the sites: {reveals}."]
     else:
-        said = [sketch.privacy.words()]
+        said = [sketch.privacy.describe()]
     return Text("What may be known about a record", [*said, *[LOCAL_PAGE] * with_records])
 
 

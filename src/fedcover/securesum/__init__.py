@@ -25,7 +25,7 @@ try:
     from fedcover.securesum.client import Participant
     from fedcover.securesum.identity import load_identity, load_roster
     from fedcover.securesum.server import Total, server
-    from fedcover.securesum.spec import Terms
+    from fedcover.securesum.spec import SumSpec
 except ModuleNotFoundError as missing:
     if (missing.name or "").partition(".")[0] not in ("cryptography", "Crypto"):
         raise
@@ -35,4 +35,4 @@ except ModuleNotFoundError as missing:
         fix="pip install 'fedcover[secure]'",
     ) from None
 
-__all__ = ["Participant", "Terms", "Total", "load_identity", "load_roster", "server"]
+__all__ = ["Participant", "SumSpec", "Total", "load_identity", "load_roster", "server"]

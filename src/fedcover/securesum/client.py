@@ -31,7 +31,7 @@ from fedcover.securesum.identity import (
     view_text,
 )
 from fedcover.securesum.masks import flat, pair_mask
-from fedcover.securesum.spec import STAGES, Terms, refused
+from fedcover.securesum.spec import STAGES, SumSpec, refused
 from fedcover.wire import Message
 
 KIND = "secure-sum/state"
@@ -63,7 +63,7 @@ class State:
 
     used: tuple[bytes, ...] = ()
     answered: int = 0
-    terms: Terms | None = None
+    terms: SumSpec | None = None
     mask_key: bytes = b""
     share_key: bytes = b""
     seed: bytes = b""
@@ -114,7 +114,7 @@ class State:
             return cls(
                 used=tuple(used[k : k + SECRET] for k in range(0, len(used), SECRET)),
                 answered=int(message.numbers["answered"]),
-                terms=Terms.of_query(wire.decode(terms)) if terms else None,
+                terms=SumSpec.of_query(wire.decode(terms)) if terms else None,
                 cards={
                     name: Card.of_bytes(card)
                     for name, card in spec.read_table(message, "card", CARD).items()
@@ -135,7 +135,7 @@ class State:
 STORED = ("used", "mask_key", "share_key", "seed", "query", "reply", "terms")
 
 
-Contribute = Callable[[Terms], Message]
+Contribute = Callable[[SumSpec], Message]
 
 NEW_RUN = "A site answers each stage of a run once: start a run with another name"
 
@@ -215,7 +215,7 @@ class Participant:
 
     def _keys(self, query: Message, known: State) -> tuple[Message, State]:
         """Fresh keys, signed. An unfinished run before this one is given up."""
-        terms = Terms.of_query(query)
+        terms = SumSpec.of_query(query)
         if self.name not in terms.sites or not set(terms.sites) <= set(self.roster):
             strangers = sorted(set(terms.sites) - set(self.roster))
             raise refused(
@@ -245,7 +245,7 @@ class Participant:
         signed = spec.to_array(card.to_bytes() + signature)
         return spec.make("keys", {"card": signed}), after
 
-    def _shares(self, query: Message, terms: Terms, known: State) -> tuple[Message, State]:
+    def _shares(self, query: Message, terms: SumSpec, known: State) -> tuple[Message, State]:
         """Shares of the seed and of the mask key, sealed for each site whose card is good."""
         found = {
             name: read_card(terms, self.roster, name, signed)
@@ -273,7 +273,7 @@ class Participant:
         return spec.make("shares", arrays), after
 
     def _masked(
-        self, query: Message, terms: Terms, known: State, contribute: Contribute
+        self, query: Message, terms: SumSpec, known: State, contribute: Contribute
     ) -> tuple[Message, State]:
         """This site's integers plus its self-mask and a mask for each site that dealt shares."""
         sealed = spec.read_table(query, "sealed", SEALED)
@@ -299,7 +299,7 @@ class Participant:
         after = replace(known.without_own_secrets(), held=held)
         return spec.make("masked", {"masked": total}), after
 
-    def _agree(self, query: Message, terms: Terms, known: State) -> tuple[Message, State]:
+    def _agree(self, query: Message, terms: SumSpec, known: State) -> tuple[Message, State]:
         """A signature under the one list of survivors that this site will ever accept."""
         listed = spec.read_names(query, "survivors")
         if len(set(listed)) < len(listed) or not set(listed) <= set(known.held):
@@ -311,7 +311,7 @@ class Participant:
         signature = sign(self.identity, _view(terms, after))
         return spec.make("agree", {"signature": spec.to_array(signature)}), after
 
-    def _unmask(self, query: Message, terms: Terms, known: State) -> tuple[Message, State]:
+    def _unmask(self, query: Message, terms: SumSpec, known: State) -> tuple[Message, State]:
         """Of each survivor a share of the seed, of each other a share of the key; never both."""
         signatures = spec.read_table(query, "signature")
         view = _view(terms, known)
@@ -328,7 +328,7 @@ class Participant:
         return spec.make("unmask", arrays), known.finished()
 
 
-def _present_run(query: Message, stage: str, known: State) -> Terms:
+def _present_run(query: Message, stage: str, known: State) -> SumSpec:
     """The terms of the run under way, if the query belongs to it and comes in order."""
     due = STAGES[known.answered] if known.answered < len(STAGES) else "keys of a new run"
     if known.terms is None or stage != due:
@@ -342,11 +342,11 @@ def _present_run(query: Message, stage: str, known: State) -> Terms:
     return known.terms
 
 
-def _view(terms: Terms, state: State) -> bytes:
+def _view(terms: SumSpec, state: State) -> bytes:
     dealers = terms.in_order(set(state.held))
     return view_text(terms, state.cards, dealers, state.survivors)
 
 
-def _enough(terms: Terms, names: Collection[str], what: str) -> None:
+def _enough(terms: SumSpec, names: Collection[str], what: str) -> None:
     if len(names) < terms.needed:
         raise refused(f"{len(names)} {what}", f"at least {terms.needed}, the threshold")

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from fedcover.errors import FedcoverError
 from fedcover.securesum.crypto import NONCE, SECRET, TAG, can_share, digest, joined, public_of
-from fedcover.securesum.spec import Terms, refused
+from fedcover.securesum.spec import SumSpec, refused
 from fedcover.site import checked_name
 
 Identity = ec.EllipticCurvePrivateKey | Ed25519PrivateKey
@@ -147,22 +147,22 @@ class Card:
         return cls(data[:SECRET], data[SECRET : 2 * SECRET], data[2 * SECRET :])
 
 
-def new_card(terms: Terms, name: str, mask_key: bytes, share_key: bytes, seed: bytes) -> Card:
+def new_card(terms: SumSpec, name: str, mask_key: bytes, share_key: bytes, seed: bytes) -> Card:
     """The card that goes with a site's private keys and seed."""
     return Card(public_of(mask_key), public_of(share_key), seed_digest(terms, name, seed))
 
 
-def seed_digest(terms: Terms, name: str, seed: bytes) -> bytes:
+def seed_digest(terms: SumSpec, name: str, seed: bytes) -> bytes:
     """Says nothing about a random seed, and fits no other."""
     return digest("seed", terms.digest, name, seed)
 
 
-def card_text(terms: Terms, name: str, card: Card) -> bytes:
+def card_text(terms: SumSpec, name: str, card: Card) -> bytes:
     """What a site signs at first: version, run, sites, threshold, question, its name and keys."""
     return joined("fedcover secure sum: card", terms.digest, name, card.to_bytes())
 
 
-def read_card(terms: Terms, roster: Roster, name: str, signed: bytes) -> Card:
+def read_card(terms: SumSpec, roster: Roster, name: str, signed: bytes) -> Card:
     """The card of a site, with its signature behind it, checked against the roster."""
     card, signature = Card.of_bytes(signed[:CARD]), signed[CARD:]
     if name not in terms.sites:
@@ -188,7 +188,7 @@ def repeated_keys(cards: Mapping[str, Card]) -> tuple[str, ...]:
 
 
 def view_text(
-    terms: Terms, cards: Mapping[str, Card], dealers: tuple[str, ...], survivors: tuple[str, ...]
+    terms: SumSpec, cards: Mapping[str, Card], dealers: tuple[str, ...], survivors: tuple[str, ...]
 ) -> bytes:
     """What a site signs at last: all it has been told. Only sites told the same unmask together.
 
@@ -200,12 +200,12 @@ def view_text(
     return joined("fedcover secure sum: view", told)
 
 
-def sealing_purpose(terms: Terms, dealer: str, holder: str) -> bytes:
+def sealing_purpose(terms: SumSpec, dealer: str, holder: str) -> bytes:
     """Binds a sealed share to the run, its sender and its receiver."""
     return joined("fedcover secure sum: shares", terms.digest, dealer, holder)
 
 
-def share_digests(terms: Terms, dealer: str, holder: str, shares: bytes) -> bytes:
+def share_digests(terms: SumSpec, dealer: str, holder: str, shares: bytes) -> bytes:
     """Digests of a seed's and a key's share: by them a false share is told from a true one."""
     seed, key = shares[:SECRET], shares[SECRET:]
     return share_digest(terms, "seed", dealer, holder, seed) + share_digest(
@@ -213,6 +213,6 @@ def share_digests(terms: Terms, dealer: str, holder: str, shares: bytes) -> byte
     )
 
 
-def share_digest(terms: Terms, kind: str, dealer: str, holder: str, share: bytes) -> bytes:
+def share_digest(terms: SumSpec, kind: str, dealer: str, holder: str, share: bytes) -> bytes:
     """Says nothing about a random share, and fits no other."""
     return digest("share", terms.digest, kind, dealer, holder, share)

@@ -17,11 +17,11 @@ from fedcover.errors import FedcoverError
 from fedcover.securesum import crypto
 from fedcover.securesum.crypto import Words, joined, mask_words, public_of, shared_key
 from fedcover.securesum.identity import Card, seed_digest
-from fedcover.securesum.spec import Terms
+from fedcover.securesum.spec import SumSpec
 from fedcover.wire import Message
 
 
-def flat(terms: Terms, contribution: Message) -> Words:
+def flat(terms: SumSpec, contribution: Message) -> Words:
     """A site's arrays as one vector modulo 2^64, if they are what the terms say."""
     arrays, parts = contribution.arrays, []
     for name, shape in sorted(terms.shapes.items()):
@@ -43,7 +43,7 @@ def flat(terms: Terms, contribution: Message) -> Words:
     return np.concatenate(parts)
 
 
-def shaped(terms: Terms, total: Words) -> dict[str, NDArray[np.int64]]:
+def shaped(terms: SumSpec, total: Words) -> dict[str, NDArray[np.int64]]:
     """The arrays of the sum, from -2^63 to 2^63 - 1."""
     arrays, start = {}, 0
     for name, shape in sorted(terms.shapes.items()):
@@ -53,7 +53,7 @@ def shaped(terms: Terms, total: Words) -> dict[str, NDArray[np.int64]]:
     return arrays
 
 
-def pair_mask(terms: Terms, name: str, other: str, private: bytes, public: bytes) -> Words:
+def pair_mask(terms: SumSpec, name: str, other: str, private: bytes, public: bytes) -> Words:
     """What site `name` adds for its pair with `other`, and `other` takes away.
 
     Parameters
@@ -72,7 +72,7 @@ Opened = Mapping[str, Mapping[str, bytes]]
 
 
 def unmasked(
-    terms: Terms,
+    terms: SumSpec,
     cards: Mapping[str, Card],
     total: Words,
     survivors: tuple[str, ...],

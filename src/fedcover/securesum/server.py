@@ -19,7 +19,7 @@ from fedcover.securesum import identity, spec
 from fedcover.securesum.crypto import SECRET, Words
 from fedcover.securesum.identity import Card, Roster, is_signed
 from fedcover.securesum.masks import shaped, unmasked
-from fedcover.securesum.spec import Terms, refused
+from fedcover.securesum.spec import SumSpec, refused
 from fedcover.wire import Message
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ class Total:
     missing: Mapping[str, str]
 
 
-def server(terms: Terms, roster: Roster) -> Generator[Round, Round, Total]:
+def server(terms: SumSpec, roster: Roster) -> Generator[Round, Round, Total]:
     """Yields rounds ``{site: query}``, receives ``{site: reply}``, and returns the sum.
 
     Parameters
@@ -105,7 +105,7 @@ def server(terms: Terms, roster: Roster) -> Generator[Round, Round, Total]:
 class _Desk:
     """Reads the replies of a stage and keeps count of who is left."""
 
-    terms: Terms
+    terms: SumSpec
     missing: dict[str, str] = field(default_factory=dict)
 
     def read(
@@ -139,11 +139,11 @@ class _Desk:
             )
 
 
-def _query(terms: Terms, stage: str, arrays: Mapping[str, NDArray[np.uint8]]) -> Message:
+def _query(terms: SumSpec, stage: str, arrays: Mapping[str, NDArray[np.uint8]]) -> Message:
     return spec.make(stage, {"terms": spec.to_array(terms.digest), **arrays})
 
 
-def _card(terms: Terms, roster: Roster, name: str, reply: Message) -> tuple[Card, bytes]:
+def _card(terms: SumSpec, roster: Roster, name: str, reply: Message) -> tuple[Card, bytes]:
     signed = spec.blob(reply, "card")
     return identity.read_card(terms, roster, name, signed), signed
 
@@ -164,14 +164,14 @@ class _Dealt:
         return cls(sealed, digests)
 
 
-def _shares_for(terms: Terms, holder: str, dealt: Mapping[str, _Dealt]) -> Message:
+def _shares_for(terms: SumSpec, holder: str, dealt: Mapping[str, _Dealt]) -> Message:
     others = {dealer: d for dealer, d in dealt.items() if dealer != holder}
     sealed = spec.table("sealed", {n: d.sealed[holder] for n, d in others.items()})
     digests = spec.table("digests", {n: d.digests[holder] for n, d in others.items()})
     return _query(terms, "masked", sealed | digests)
 
 
-def _integers(terms: Terms, reply: Message) -> Words:
+def _integers(terms: SumSpec, reply: Message) -> Words:
     array = reply.arrays.get("masked")
     good = type(array) is np.ndarray and array.dtype == np.uint64
     if array is None or not good or array.shape != (terms.count,):
@@ -187,7 +187,7 @@ def _signature(roster: Roster, view: bytes, name: str, reply: Message) -> bytes:
 
 
 def _opened(
-    terms: Terms,
+    terms: SumSpec,
     holder: str,
     reply: Message,
     dealt: Mapping[str, _Dealt],

@@ -109,7 +109,7 @@ MOST_INTEGERS = 1 << 25
 
 
 @dataclass(frozen=True)
-class Terms:
+class SumSpec:
     """What is summed, among whom, and how many must stay.
 
     Parameters
@@ -201,8 +201,8 @@ class Terms:
         )
 
     @classmethod
-    def of_query(cls, query: Message) -> Terms:
-        """What a first query tells; refuses what `Terms` refuses, whoever asks."""
+    def of_query(cls, query: Message) -> SumSpec:
+        """What a first query tells; refuses what `SumSpec` refuses, whoever asks."""
         shapes = {
             key.removeprefix("shape:"): tuple(array.ravel().tolist())
             for key, array in query.arrays.items()

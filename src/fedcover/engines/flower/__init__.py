@@ -1,6 +1,6 @@
 """fedcover on Flower: its simulation runtime, and real deployments.
 
-    channel.py     letters over Flower's message API
+    transport.py     letters over Flower's message API
     site.py        a site from its node's own configuration
     client_app.py  the ClientApp of a site
     run.py         a run from Flower's run configuration: who, what, how long

@@ -15,19 +15,19 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedcover.calibration import Cost
 from fedcover.engines.flower.run_config import Run
-from fedcover.engines.flower.site_config import read_roster, site_node
-from fedcover.engines.flower.transport import QUERY, GridChannel, packed, unpacked
+from fedcover.engines.flower.site_config import client_from_config, read_roster
+from fedcover.engines.flower.transport import QUERY, GridTransport, packed, unpacked
 from fedcover.engines.remote.checkpoint import Checkpoint
-from fedcover.engines.remote.client import SiteNode, guarded
-from fedcover.engines.remote.client_state import Memory
-from fedcover.engines.remote.coordinator import Conductor, Patience
-from fedcover.engines.remote.envelope import Letter
+from fedcover.engines.remote.client import Client, guarded
+from fedcover.engines.remote.client_state import ClientState
+from fedcover.engines.remote.coordinator import Coordinator, RetryPolicy
+from fedcover.engines.remote.envelope import Envelope
 from fedcover.engines.remote.result_message import fit_facts, fit_message, sketch_message
 from fedcover.errors import FedcoverError
 from fedcover.methods.base import Target, Task, checked_certify
 from fedcover.methods.sketch.result import SketchResult
 
-NodeMaker = Callable[[Context], SiteNode]
+NodeMaker = Callable[[Context], Client]
 
 
 def client_app(make_node: NodeMaker | None = None) -> ClientApp:
@@ -38,7 +38,9 @@ def client_app(make_node: NodeMaker | None = None) -> ClientApp:
     def answer(message: Message, context: Context) -> Message:
         letter = unpacked(message.content)
         try:
-            node = site_node(context.node_config) if make_node is None else make_node(context)
+            node = (
+                client_from_config(context.node_config) if make_node is None else make_node(context)
+            )
             reply = node.handle(letter)
         except Exception as error:  # its text must not reach the server
             reply = guarded(letter, _memory(context.node_config), _raising(error))
@@ -47,17 +49,17 @@ def client_app(make_node: NodeMaker | None = None) -> ClientApp:
     return app
 
 
-def _raising(error: Exception) -> Callable[[Letter], Letter]:
-    def answer(letter: Letter) -> Letter:
+def _raising(error: Exception) -> Callable[[Envelope], Envelope]:
+    def answer(letter: Envelope) -> Envelope:
         raise error
 
     return answer
 
 
-def _memory(config: Any) -> Memory | None:
+def _memory(config: Any) -> ClientState | None:
     """Where to log that the site could not be set up, if even that is known."""
     try:
-        return Memory(Path(str(config["state"])))
+        return ClientState(Path(str(config["state"])))
     except Exception:
         return None
 
@@ -72,7 +74,7 @@ def server_app() -> ServerApp:
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         try:
-            conduct(Run.of(context.run_config), GridChannel(grid))
+            conduct(Run.of(context.run_config), GridTransport(grid))
         except FedcoverError as error:
             log(ERROR, "fedcover: %s", error)
             raise RuntimeError(f"fedcover: {error}") from None  # Flower then ends the run as failed
@@ -80,15 +82,15 @@ def server_app() -> ServerApp:
     return app
 
 
-def conduct(run: Run, channel: Any) -> list[str]:
+def conduct(run: Run, transport: Any) -> list[str]:
     """One run from hello to finish; the names of the sites that have their calibration."""
     method, privacy, alphas = run.make_method(), run.privacy, run.alphas
     out = run.folder
     clock = _Clock()
-    conductor = Conductor(
-        channel=channel,
+    conductor = Coordinator(
+        transport=transport,
         run=run.run,
-        patience=Patience(run.seconds, run.resends, run.sites),
+        retry=RetryPolicy(run.seconds, run.resends, run.sites),
         checkpoint=Checkpoint(out / "rounds"),
         roster=_roster(run) if run.sums else None,
         tell=clock.tell,
@@ -124,7 +126,7 @@ def conduct(run: Run, channel: Any) -> list[str]:
         options = {f.name: getattr(method, f.name) for f in fields(method) if f.init}  # type: ignore[arg-type]
         facts |= fit_facts(run.known_as, method.label, statement, cost, n, options)
     if conductor.missing.keys() & set(task.sites):  # who was lost may be back, and is asked once
-        conductor.patience = replace(conductor.patience, resends=0)
+        conductor.retry = replace(conductor.retry, resends=0)
     have = conductor.finish(messages, facts)
     _report(conductor, have, cost, clock, statement)
     return have
@@ -174,7 +176,7 @@ class _Clock:
 
 
 def _report(
-    conductor: Conductor, have: list[str], cost: Cost, clock: _Clock, statement: Any
+    conductor: Coordinator, have: list[str], cost: Cost, clock: _Clock, statement: Any
 ) -> None:
     log(
         INFO,
@@ -188,4 +190,4 @@ def _report(
     for name, why in conductor.missing.items():
         log(INFO, "fedcover: %s: %s", name, why)
     if statement is not None:
-        log(INFO, "fedcover: %s", statement.words())
+        log(INFO, "fedcover: %s", statement.describe())

@@ -17,9 +17,9 @@ from typing import Any
 
 from fedcover import checks
 from fedcover.engines.base import Traffic
-from fedcover.engines.remote.client import SiteNode
-from fedcover.engines.remote.client_state import Memory
-from fedcover.engines.remote.policy import METHODS, Rules
+from fedcover.engines.remote.client import Client
+from fedcover.engines.remote.client_state import ClientState
+from fedcover.engines.remote.policy import METHODS, SitePolicy
 from fedcover.errors import FedcoverError
 from fedcover.methods.base import Method, Published, Task
 from fedcover.methods.pooled import OracleWeights
@@ -79,8 +79,8 @@ class FlowerSimulation:
         from flwr.simulation import run_simulation
 
         from fedcover.engines.flower.apps import client_app
-        from fedcover.engines.flower.transport import GridChannel
-        from fedcover.engines.remote.coordinator import Conductor, Patience
+        from fedcover.engines.flower.transport import GridTransport
+        from fedcover.engines.remote.coordinator import Coordinator, RetryPolicy
 
         roster = None
         if identities is not None:
@@ -91,10 +91,10 @@ class FlowerSimulation:
         @app.main()
         def main(grid: Any, context: Any) -> None:
             try:
-                conductor = Conductor(
-                    channel=GridChannel(grid),
+                conductor = Coordinator(
+                    transport=GridTransport(grid),
                     run="simulation",
-                    patience=Patience(self.seconds, self.resends, len(sites)),
+                    retry=RetryPolicy(self.seconds, self.resends, len(sites)),
                     roster=roster,
                 )
                 conductor.hello(rule_name(method), task.privacy)
@@ -147,13 +147,13 @@ class _SiteOf:
     folder: Path
     keys: dict[str, bytes] | None
 
-    def __call__(self, context: Any) -> SiteNode:
+    def __call__(self, context: Any) -> Client:
         number = int(context.node_config["partition-id"])
         site: Site = pickle.loads((self.folder / f"{number}.site").read_bytes())
-        return SiteNode(
+        return Client(
             site=site,
-            memory=Memory(self.folder / str(number)),
-            rules=Rules(tuple(METHODS), exact=True, least_sum=2),
+            memory=ClientState(self.folder / str(number)),
+            rules=SitePolicy(tuple(METHODS), exact=True, least_sum=2),
             participant=None if self.keys is None else _participant(site.name, self.keys),
         )
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from fedcover import checks, scores
-from fedcover.engines.remote.client import SiteNode
-from fedcover.engines.remote.client_state import Memory
-from fedcover.engines.remote.policy import ALLOWED, Rules
+from fedcover.engines.remote.client import Client
+from fedcover.engines.remote.client_state import ClientState
+from fedcover.engines.remote.policy import ALLOWED, SitePolicy
 from fedcover.errors import FedcoverError, FileError
 from fedcover.privacy.ledger import Ledger
 from fedcover.site import Site
@@ -37,13 +37,13 @@ KEYS = {
 """What a node's configuration may hold."""
 
 
-def site_node(config: Mapping[str, Any]) -> SiteNode:
+def client_from_config(config: Mapping[str, Any]) -> Client:
     """The site of a node, from its configuration; everything is checked here."""
-    memory = Memory(Path(text_of(config, "state")))
-    return SiteNode(
+    memory = ClientState(Path(text_of(config, "state")))
+    return Client(
         site=read_site(config),
         memory=memory,
-        rules=read_rules(config),
+        rules=read_policy(config),
         ledger=Ledger(text_of(config, "ledger")) if "ledger" in config else None,
         participant=read_participant(config),
         out=Path(text_of(config, "out")) if "out" in config else None,
@@ -86,11 +86,11 @@ def read_site(config: Mapping[str, Any]) -> Site:
     )
 
 
-def read_rules(config: Mapping[str, Any]) -> Rules:
+def read_policy(config: Mapping[str, Any]) -> SitePolicy:
     """What it accepts."""
     known_keys(config)
     methods = str(config.get("methods", ",".join(ALLOWED)))
-    return Rules(
+    return SitePolicy(
         methods=tuple(m.strip() for m in methods.split(",") if m.strip()),
         exact=checks.flag(config.get("exact", False), "exact"),
         least_sum=_whole(config, "least-sum", 3),
@@ -135,7 +135,7 @@ def read_roster(path: str) -> Any:
 
 def _kept_seed(config: Mapping[str, Any]) -> int:
     """A seed of this site's own: every letter starts a new process, and scores must not change."""
-    path = Memory(Path(text_of(config, "state"))).folder / "score-seed"
+    path = ClientState(Path(text_of(config, "state"))).folder / "score-seed"
     if not path.exists():
         part = path.with_name(f"score-seed.{os.getpid()}")
         part.write_text(str(secrets.randbits(62)))

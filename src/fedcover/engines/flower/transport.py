@@ -28,8 +28,8 @@ def unpacked(content: RecordDict) -> bytes:
 
 
 @dataclass(frozen=True)
-class GridChannel:
-    """A `Channel` over the Grid of a ServerApp."""
+class GridTransport:
+    """A `Transport` over the Grid of a ServerApp."""
 
     grid: Any
 

@@ -15,10 +15,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedcover.engines.remote.client_state import Memory
+from fedcover.engines.remote.client_state import ClientState
 from fedcover.engines.remote.codes import Refusal, code_of
-from fedcover.engines.remote.envelope import Letter, digest
-from fedcover.engines.remote.policy import Rules, check_room, method_of
+from fedcover.engines.remote.envelope import Envelope, digest
+from fedcover.engines.remote.policy import SitePolicy, check_remaining_budget, method_of
 from fedcover.engines.remote.result_message import calibration_from
 from fedcover.errors import FedcoverError
 from fedcover.privacy.ledger import Ledger
@@ -27,11 +27,11 @@ from fedcover.site import Site
 from fedcover.wire import Message
 
 if TYPE_CHECKING:
-    from fedcover.securesum import Participant, Terms
+    from fedcover.securesum import Participant, SumSpec
 
 
 @dataclass(frozen=True)
-class SiteNode:
+class Client:
     """One site, ready to answer letters.
 
     Attributes
@@ -51,8 +51,8 @@ class SiteNode:
     """
 
     site: Site
-    memory: Memory
-    rules: Rules = field(default_factory=Rules)
+    memory: ClientState
+    rules: SitePolicy = field(default_factory=SitePolicy)
     ledger: Ledger | None = None
     participant: Participant | None = None
     out: Path | None = None
@@ -61,7 +61,7 @@ class SiteNode:
         """The reply to a letter; always a letter, never an exception."""
         return guarded(request, self.memory, self._answer)
 
-    def _answer(self, letter: Letter) -> Letter:
+    def _answer(self, letter: Envelope) -> Envelope:
         with self.memory.locked():
             self.memory.claim(self.site.name)
             if letter.stage == "hello":
@@ -77,7 +77,7 @@ class SiteNode:
             privacy = self._accepted(agreed.get("method"), agreed.get("privacy"))
             if letter.stage == "ask":
                 reply = self._reply(letter, _body(letter), agreed["method"], privacy, "server", 1)
-                return Letter("ask", letter.run, letter.number, {}, reply)
+                return Envelope("ask", letter.run, letter.number, {}, reply)
             if letter.stage == "sum":
                 return self._sum(letter, agreed["method"], privacy)
             if letter.stage == "finish":
@@ -93,12 +93,12 @@ class SiteNode:
         self.rules.check_privacy(privacy, self.ledger is not None)
         return privacy
 
-    def _hello(self, letter: Letter) -> Letter:
+    def _hello(self, letter: Envelope) -> Envelope:
         """Checks what the run is to be, and says what everybody may know of this site."""
         method = letter.facts.get("method")
         privacy = self._accepted(method, letter.facts.get("privacy"))
         if self.ledger is not None and privacy is not None:
-            check_room(self.ledger.state(), privacy, letter.run)
+            check_remaining_budget(self.ledger.state(), privacy, letter.run)
         facts: dict[str, Any] = {
             "name": self.site.name,
             "n_classes": self.site.n_classes,
@@ -110,7 +110,7 @@ class SiteNode:
             facts["records"] = len(self.site)
         said = None if privacy is None else asdict(privacy)
         self.memory.agree(letter.run, {"method": method, "privacy": said})
-        return Letter("hello", letter.run, letter.number, facts)
+        return Envelope("hello", letter.run, letter.number, facts)
 
     def _size_is_public(self, privacy: Privacy) -> bool:
         """Whether the number of records is the same in all neighbouring data, for both sides."""
@@ -122,7 +122,7 @@ class SiteNode:
 
     def _reply(
         self,
-        letter: Letter,
+        letter: Envelope,
         query: Message,
         run_method: str,
         announced: Privacy | None,
@@ -142,11 +142,11 @@ class SiteNode:
         name = self._name(letter, query)
         return self.ledger.answer(name, query, events, lambda: method.answer(query, self.site))
 
-    def _name(self, letter: Letter, query: Message) -> str:
+    def _name(self, letter: Envelope, query: Message) -> str:
         """Of a query in the ledger."""
         return f"{letter.run}/{self.site.name}/{letter.number}/{query.kind}"
 
-    def _sum(self, letter: Letter, run_method: str, privacy: Privacy | None) -> Letter:
+    def _sum(self, letter: Envelope, run_method: str, privacy: Privacy | None) -> Envelope:
         """One stage of a secure sum."""
         if self.participant is None:
             raise Refusal(
@@ -155,17 +155,17 @@ class SiteNode:
                 allowed="secure sums at sites with `key` and `roster`",
                 fix="Add both to this site's configuration",
             )
-        from fedcover.engines.remote.secure_rounds import Summing
+        from fedcover.engines.remote.secure_rounds import SecureSumSession
 
-        def answered(terms: Terms) -> bool:
+        def answered(terms: SumSpec) -> bool:
             name = self._name(letter, terms.question)
             return self.ledger is not None and self.ledger.state().answer_to(name) is not None
 
-        def contribute(terms: Terms) -> Message:
+        def contribute(terms: SumSpec) -> Message:
             facts = (run_method, privacy, "secure-sum", terms.needed)
             return self._reply(letter, terms.question, *facts)
 
-        summing = Summing(
+        summing = SecureSumSession(
             participant=self.participant,
             memory=self.memory,
             round_=f"{letter.run}/{letter.number}",
@@ -173,9 +173,9 @@ class SiteNode:
             answered=answered,
             contribute=contribute,
         )
-        return Letter("sum", letter.run, letter.number, {}, summing.reply(_body(letter)))
+        return Envelope("sum", letter.run, letter.number, {}, summing.reply(_body(letter)))
 
-    def _finish(self, letter: Letter) -> Letter:
+    def _finish(self, letter: Envelope) -> Envelope:
         """What was published: made into this site's own calibration, here."""
         make = calibration_from(_body(letter), letter.facts, self.site)
         if self.out is not None:
@@ -185,14 +185,16 @@ class SiteNode:
                 self.memory.log(traceback.format_exc())
             else:
                 calibration.save(self.out)
-        return Letter("finish", letter.run, letter.number)
+        return Envelope("finish", letter.run, letter.number)
 
 
-def guarded(request: bytes, memory: Memory | None, answer: Callable[[Letter], Letter]) -> bytes:
+def guarded(
+    request: bytes, memory: ClientState | None, answer: Callable[[Envelope], Envelope]
+) -> bytes:
     """The reply of `answer` with what it replies to; a code instead of whatever is raised."""
-    letter = Letter("refused", "unknown")
+    letter = Envelope("refused", "unknown")
     try:
-        letter = Letter.of_bytes(request)
+        letter = Envelope.of_bytes(request)
         return _replying(answer(letter), request)
     except Exception as error:
         if memory is not None:
@@ -203,13 +205,13 @@ def guarded(request: bytes, memory: Memory | None, answer: Callable[[Letter], Le
                 if not isinstance(error, FedcoverError):
                     memory.log(traceback.format_exc())
         code = {"code": code_of(error)}
-        return _replying(Letter("refused", letter.run, letter.number, code), request)
+        return _replying(Envelope("refused", letter.run, letter.number, code), request)
 
 
-def _replying(reply: Letter, request: bytes) -> bytes:
+def _replying(reply: Envelope, request: bytes) -> bytes:
     """The bytes of a reply, which say what it replies to."""
     facts = {**reply.facts, "of": digest(request)}
-    return Letter(reply.stage, reply.run, reply.number, facts, reply.body).to_bytes()
+    return Envelope(reply.stage, reply.run, reply.number, facts, reply.body).to_bytes()
 
 
 def privacy_of(facts: object) -> Privacy | None:
@@ -226,7 +228,7 @@ def privacy_of(facts: object) -> Privacy | None:
     return Privacy(**facts)
 
 
-def _body(letter: Letter) -> Message:
+def _body(letter: Envelope) -> Message:
     if letter.body is None:
         raise FedcoverError(
             f"a letter of stage {letter.stage!r} without a message",

@@ -26,7 +26,7 @@ MOST_LINE = 20_000
 
 
 @dataclass(frozen=True)
-class Memory:
+class ClientState:
     """A folder with one site's state. The part for secure sums holds secrets."""
 
     folder: Path

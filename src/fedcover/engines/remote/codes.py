@@ -73,7 +73,7 @@ def known_code(code: object) -> str:
     return code if isinstance(code, str) and code in CODES else "internal"
 
 
-def words(site: str, code: str) -> FedcoverError:
+def refused_by(site: str, code: str) -> FedcoverError:
     """The error that the server shows for a site's code."""
     what, fix = CODES[code]
     return FedcoverError(

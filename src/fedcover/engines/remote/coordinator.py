@@ -19,28 +19,28 @@ import numpy as np
 
 from fedcover.engines.base import Traffic
 from fedcover.engines.remote.checkpoint import Checkpoint
-from fedcover.engines.remote.codes import CODES, words
-from fedcover.engines.remote.envelope import Letter, checked_run
+from fedcover.engines.remote.codes import CODES, refused_by
+from fedcover.engines.remote.envelope import Envelope, checked_run
 from fedcover.engines.remote.handshake import Introductions, as_before, introduction, together
-from fedcover.engines.remote.transport import Channel as Channel
 from fedcover.engines.remote.transport import Node, exchange
-from fedcover.engines.remote.transport import Patience as Patience
+from fedcover.engines.remote.transport import RetryPolicy as RetryPolicy
+from fedcover.engines.remote.transport import Transport as Transport
 from fedcover.errors import FedcoverError
 from fedcover.methods.base import Message, Method, Published, Round, SecureSum, ServerHalf, Task
 from fedcover.privacy.statement import Privacy
 
 
 @dataclass
-class Conductor:
+class Coordinator:
     """Drives one run.
 
     Attributes
     ----------
-    channel
+    transport
         What carries the letters.
     run
         Name of the run; the same again repeats it.
-    patience
+    retry
         How long to wait.
     checkpoint
         Where finished rounds are kept; None for nowhere.
@@ -56,9 +56,9 @@ class Conductor:
         Rounds and bytes so far, those of an interrupted run included.
     """
 
-    channel: Channel
+    transport: Transport
     run: str
-    patience: Patience = field(default_factory=Patience)
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
     checkpoint: Checkpoint | None = None
     roster: Any = None
     tell: Callable[[int, int], None] = lambda done, most: None
@@ -73,14 +73,14 @@ class Conductor:
     def hello(self, method: str, privacy: Privacy | None) -> Task:
         """Meets the sites: what everybody may know of them, as a task without targets."""
         facts = {"method": method, "privacy": None if privacy is None else _budget(privacy)}
-        letters = {node: Letter("hello", self.run, 0, facts) for node in self._nodes()}
-        replies, refused = exchange(self.channel, letters, self.patience)
+        letters = {node: Envelope("hello", self.run, 0, facts) for node in self._nodes()}
+        replies, refused = exchange(self.transport, letters, self.retry)
         self.names, self.missing, found = {}, {}, {}
         for node in letters:
             if node in refused:
                 self.missing[f"node {node}"] = CODES[refused[node]][0]
             elif node not in replies:
-                self.missing[f"node {node}"] = f"did not answer {self.patience.words}"
+                self.missing[f"node {node}"] = f"did not answer {self.retry.description}"
             elif (said := introduction(replies[node].facts)) is None:
                 self.missing[f"node {node}"] = "said things of itself that cannot be"
             elif said["name"] in found:
@@ -92,10 +92,10 @@ class Conductor:
             else:
                 found[said["name"]] = said
                 self.names[said["name"]] = node
-        if len(found) < self.patience.quorum:
+        if len(found) < self.retry.quorum:
             if refused:
                 node, code = next(iter(refused.items()))
-                raise words(f"node {node}", code)
+                raise refused_by(f"node {node}", code)
             raise self._too_few(len(found))
         self._said = self._federation(found)
         self.traffic = Traffic(0, dict.fromkeys(self._said, 0), dict.fromkeys(self._said, 0))
@@ -103,8 +103,8 @@ class Conductor:
 
     def _nodes(self) -> list[Node]:
         """The nodes, once there are enough: they connect when they like."""
-        until = time.monotonic() + self.patience.seconds
-        while len(nodes := self.channel.nodes()) < self.patience.quorum:
+        until = time.monotonic() + self.retry.seconds
+        while len(nodes := self.transport.nodes()) < self.retry.quorum:
             if time.monotonic() > until:
                 raise self._too_few(len(nodes))
             time.sleep(0.5)
@@ -175,7 +175,7 @@ class Conductor:
     def finish(self, messages: Mapping[str, Message], facts: Mapping[str, Any]) -> list[str]:
         """Sends every site what was published; the names of those that have it."""
         letters = {
-            name: Letter("finish", self.run, self.traffic.rounds, facts, message)
+            name: Envelope("finish", self.run, self.traffic.rounds, facts, message)
             for name, message in messages.items()
         }
         replies, refused = self._exchange(letters)
@@ -183,7 +183,7 @@ class Conductor:
             if name in refused:
                 self.missing[name] = CODES[refused[name]][0]
             elif name not in replies:
-                self.missing[name] = f"did not take the result {self.patience.words}"
+                self.missing[name] = f"did not take the result {self.retry.description}"
         return sorted(replies)
 
     def _ask(self, queries: Round, number: int) -> dict[str, Message]:
@@ -191,10 +191,10 @@ class Conductor:
         replies, refused = self._send("ask", queries, number)
         for name in queries:
             if name in refused:
-                raise words(name, refused[name])
+                raise refused_by(name, refused[name])
             if name not in replies:
                 raise FedcoverError(
-                    f"site {name!r} has not answered round {number + 1} {self.patience.words}",
+                    f"site {name!r} has not answered round {number + 1} {self.retry.description}",
                     allowed="an answer of every site",
                     fix="Bring it back and start the run again under the same name: finished "
                     "rounds are not repeated, and no budget is spent twice",
@@ -205,15 +205,15 @@ class Conductor:
         """One round as a secure sum, or added up here where that was asked for."""
         from os import urandom
 
-        from fedcover.engines.base import added_up
+        from fedcover.engines.base import sum_replies
         from fedcover.engines.remote.secure_rounds import secure_total
 
         if self.roster is None:
-            return added_up(asked, self._ask(asked.queries, number), task.sites)
-        from fedcover.securesum import Terms
+            return sum_replies(asked, self._ask(asked.queries, number), task.sites)
+        from fedcover.securesum import SumSpec
 
         question = next(iter(asked.queries.values()))
-        terms = Terms(
+        terms = SumSpec(
             run=f"{self.run}/{number}/{urandom(6).hex()}",
             sites=tuple(asked.queries),
             shapes=asked.shapes,
@@ -241,7 +241,7 @@ class Conductor:
         self, stage: str, queries: Round, number: int
     ) -> tuple[dict[str, Message], dict[str, str]]:
         """Replies to queries by site, and the codes of those that refused; bytes are counted."""
-        letters = {n: Letter(stage, self.run, number, {}, q) for n, q in queries.items()}
+        letters = {n: Envelope(stage, self.run, number, {}, q) for n, q in queries.items()}
         replies, refused = self._exchange(letters)
         out = {}
         for name, reply in replies.items():
@@ -251,11 +251,13 @@ class Conductor:
             self.traffic.bytes_up[name] += len(reply.to_bytes())
         return out, refused
 
-    def _exchange(self, letters: Mapping[str, Letter]) -> tuple[dict[str, Letter], dict[str, str]]:
+    def _exchange(
+        self, letters: Mapping[str, Envelope]
+    ) -> tuple[dict[str, Envelope], dict[str, str]]:
         """Good replies by site, and codes of refusals; a site without a node is silent."""
         by_node = {node: name for name, node in self.names.items() if name in letters}
         asked = {node: letters[name] for node, name in by_node.items()}
-        replies, refused = exchange(self.channel, asked, self.patience)
+        replies, refused = exchange(self.transport, asked, self.retry)
         found = {by_node[node]: reply for node, reply in replies.items()}
         return {n: found[n] for n in letters if n in found}, {
             by_node[node]: code for node, code in refused.items()
@@ -265,7 +267,7 @@ class Conductor:
         why = "".join(f"; {name} {reason}" for name, reason in list(self.missing.items())[:5])
         return FedcoverError(
             f"{found} sites are there{why}",
-            allowed=f"at least {self.patience.quorum}, the quorum",
+            allowed=f"at least {self.retry.quorum}, the quorum",
             fix="Start the others, wait for them, or lower the quorum",
         )
 

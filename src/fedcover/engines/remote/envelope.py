@@ -29,7 +29,7 @@ LONGEST_RUN = 100
 
 
 @dataclass(frozen=True)
-class Letter:
+class Envelope:
     """One letter.
 
     Attributes
@@ -67,7 +67,7 @@ class Letter:
         return wire.encode(Message("letter", arrays, {"version": VERSION}))
 
     @classmethod
-    def of_bytes(cls, data: bytes) -> Letter:
+    def of_bytes(cls, data: bytes) -> Envelope:
         """The letter in some bytes; one clear error for anything else."""
         start = data[: len(wire.MAGIC) + 1] if isinstance(data, bytes) else b""
         if start[:-1] == wire.MAGIC and start[-1] != wire.VERSION:

@@ -46,7 +46,7 @@ MOST_ANNOUNCED = 100.0
 
 
 @dataclass(frozen=True)
-class Rules:
+class SitePolicy:
     """What a site answers.
 
     Parameters
@@ -127,7 +127,7 @@ class Rules:
             )
 
 
-def check_room(state: LedgerState, announced: Privacy, run: str) -> None:
+def check_remaining_budget(state: LedgerState, announced: Privacy, run: str) -> None:
     """Refuses a new run that the ledger could not pay for to its end, before anybody has paid.
 
     Only where ledger and run speak of the same unit and relation; else the queries tell.

@@ -17,21 +17,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fedcover.engines.remote.client_state import Memory
-from fedcover.engines.remote.codes import Refusal, code_of, words
+from fedcover.engines.remote.client_state import ClientState
+from fedcover.engines.remote.codes import Refusal, code_of, refused_by
 from fedcover.engines.remote.envelope import other_version
 from fedcover.errors import FedcoverError
 from fedcover.methods.base import Round
-from fedcover.securesum import Participant, Terms, spec
+from fedcover.securesum import Participant, SumSpec, spec
 from fedcover.securesum.client import State
 from fedcover.wire import Message
 
 if TYPE_CHECKING:
-    from fedcover.securesum import Terms, Total
+    from fedcover.securesum import SumSpec, Total
 
 
 @dataclass(frozen=True)
-class Summing:
+class SecureSumSession:
     """One stage of a secure sum at a site.
 
     Attributes
@@ -49,11 +49,11 @@ class Summing:
     """
 
     participant: Participant
-    memory: Memory
+    memory: ClientState
     round_: str
-    accept: Callable[[Terms], None]
-    answered: Callable[[Terms], bool]
-    contribute: Callable[[Terms], Message]
+    accept: Callable[[SumSpec], None]
+    answered: Callable[[SumSpec], bool]
+    contribute: Callable[[SumSpec], Message]
 
     def reply(self, query: Message) -> Message:
         """The answer to a stage; everything that a later stage needs is on disk before."""
@@ -69,7 +69,7 @@ class Summing:
 
     def _reply(self, query: Message) -> Message:
         stage, state = spec.stage_of(query), self.memory.sum_state()
-        terms = Terms.of_query(query) if stage == "keys" else _terms(state)
+        terms = SumSpec.of_query(query) if stage == "keys" else _terms(state)
         if terms is not None:  # else nothing is under way: the participant repeats itself, or not
             self._check(terms)
         survivors = self._survivors(query) if stage == "agree" else None
@@ -79,14 +79,14 @@ class Summing:
         self.memory.keep_sum_state(after)
         return reply
 
-    def _check(self, terms: Terms) -> None:
+    def _check(self, terms: SumSpec) -> None:
         if terms.run.rpartition("/")[0] != self.round_:
             raise _refused(
                 "a secure sum that is not of this run and round", "the sum of the round under way"
             )
         self.accept(terms)
 
-    def _numbers(self, terms: Terms) -> Message:
+    def _numbers(self, terms: SumSpec) -> Message:
         """The integers of this site, whose company is settled first."""
         now = {"sites": sorted(terms.sites), "threshold": terms.needed}
         before = self.memory.summed(self.round_)
@@ -117,7 +117,7 @@ class Summing:
         return {**before, "survivors": listed}
 
 
-def _terms(state: bytes | None) -> Terms | None:
+def _terms(state: bytes | None) -> SumSpec | None:
     """What the sum under way is about."""
     return None if state is None else State.of_bytes(state).terms
 
@@ -141,7 +141,7 @@ Send = Callable[[Round], tuple[dict[str, Message], dict[str, str]]]
 
 
 def secure_total(
-    terms: Terms,
+    terms: SumSpec,
     roster: Any,
     send: Send,
     before: Sequence[str] | None,
@@ -175,7 +175,7 @@ def secure_total(
             return total
         except FedcoverError as error:
             if refused:  # the sites' own words say more than a number of sites that are left
-                raise words(*next(iter(refused.items()))) from error
+                raise refused_by(*next(iter(refused.items()))) from error
             if replies is None:
                 raise
             raise FedcoverError(error.given, allowed=error.allowed, fix=AGAIN) from error

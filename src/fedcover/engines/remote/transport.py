@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fedcover.engines.remote.codes import Refusal, known_code
-from fedcover.engines.remote.envelope import Letter, digest
+from fedcover.engines.remote.envelope import Envelope, digest
 from fedcover.errors import FedcoverError
 
 Node = int
 
 
-class Channel(Protocol):
+class Transport(Protocol):
     """What carries letters."""
 
     def nodes(self) -> list[Node]:
@@ -26,7 +26,7 @@ class Channel(Protocol):
 
 
 @dataclass(frozen=True)
-class Patience:
+class RetryPolicy:
     """How long to wait, and for how many.
 
     Attributes
@@ -44,24 +44,24 @@ class Patience:
     quorum: int = 1
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         return f"within {self.seconds:g} s, asked {self.resends + 1} time(s)"
 
 
 def exchange(
-    channel: Channel, letters: Mapping[Node, Letter], patience: Patience
-) -> tuple[dict[Node, Letter], dict[Node, str]]:
+    transport: Transport, letters: Mapping[Node, Envelope], retry: RetryPolicy
+) -> tuple[dict[Node, Envelope], dict[Node, str]]:
     """Good replies by node, and the codes of those that refused; the rest did not answer.
 
     A reply to something else, or one that cannot be, is none: the letter is sent again.
     """
     waiting = {node: letter.to_bytes() for node, letter in letters.items()}
-    good: dict[Node, Letter] = {}
+    good: dict[Node, Envelope] = {}
     refused: dict[Node, str] = {}
-    for _ in range(patience.resends + 1):
+    for _ in range(retry.resends + 1):
         if not waiting:
             break
-        for node, data in channel.exchange(waiting, patience.seconds).items():
+        for node, data in transport.exchange(waiting, retry.seconds).items():
             if node not in waiting:
                 continue
             reply = _reply_to(waiting[node], letters[node], data)
@@ -73,10 +73,10 @@ def exchange(
     return good, refused
 
 
-def _reply_to(sent: bytes, letter: Letter, data: bytes) -> Letter | str | None:
+def _reply_to(sent: bytes, letter: Envelope, data: bytes) -> Envelope | str | None:
     """The reply, if it is one to this very letter; a code; or None for what is stale or broken."""
     try:
-        reply = Letter.of_bytes(data)
+        reply = Envelope.of_bytes(data)
     except Refusal as refusal:  # of another version: it could not even say what it replies to
         return refusal.code
     except FedcoverError:

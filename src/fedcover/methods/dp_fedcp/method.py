@@ -20,10 +20,10 @@ from fedcover.checks import refuse_gone
 from fedcover.errors import FedcoverError
 from fedcover.labelshift.weights import subsample_sizes
 from fedcover.methods.base import (
-    AtServer,
     Float64,
     Message,
     ServerHalf,
+    ServerMethod,
     Task,
     ask_all,
     counts_reply,
@@ -40,7 +40,7 @@ from fedcover.site import Site
 
 
 @dataclass(frozen=True)
-class DPFedCP(AtServer):
+class DPFedCP(ServerMethod):
     """DP-FedCP: federated weighted quantiles for all targets, levels and labels in one run.
 
     By default the quantile is found by search, to within `gamma` above the exact one, in a handful

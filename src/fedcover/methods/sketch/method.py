@@ -236,7 +236,7 @@ class Sketch:
             return None
         return sum(self._size(task, i) for i in range(len(task.sites)))
 
-    def conclude(self, task: Task, published: Any, target: Target, site: Site | None) -> Fit:
+    def finalise(self, task: Task, published: Any, target: Target, site: Site | None) -> Fit:
         if target.distribution is not None:
             mix = LabelMix(target.distribution, target.counts)
         else:

@@ -71,7 +71,7 @@ class Errors:
         """The parts of one level, by their names in plain words."""
         return {words: float(getattr(self, name)[a]) for name, words in self.NAMES.items()}
 
-    def words(self, alphas: tuple[float, ...]) -> str:
+    def describe(self, alphas: tuple[float, ...]) -> str:
         """The largest of the levels in plain words."""
         a = int(np.argmax(self.total))
         parts = ", ".join(f"{what} {sd:.3f}" for what, sd in self.parts(a).items() if sd >= 5e-4)
@@ -186,7 +186,7 @@ class Personal:
             unseen=self.mixed.unseen,
             counted=self.mix.counted,
             coverage_error=self.errors.total,
-            error=self.errors.words(self.alphas) + self.mix.said,
+            error=self.errors.describe(self.alphas) + self.mix.said,
             alarms=self._alarms(),
         )
 

@@ -21,7 +21,7 @@ from fedcover.methods.sketch.mix import mix_of
 from fedcover.methods.sketch.personalise import Personal, blend, disagreement
 from fedcover.methods.sketch.table import SketchTable
 from fedcover.position import positions, scores_at
-from fedcover.privacy.statement import PrivacyStatement, either
+from fedcover.privacy.statement import PrivacyStatement
 from fedcover.scores import Score
 from fedcover.site import Site, checked_name
 
@@ -183,7 +183,8 @@ class SketchResult:
                     allowed=f"the same {what}",
                     fix="Tables of different scores or classes cannot be added",
                 )
-        privacy = either(self.privacy, other.privacy)  # first: its words say more than the table's
+        # First: its error says more than the table's.
+        privacy = compose_parallel(self.privacy, other.privacy)
         table = self.table + other.table
         sites = len(self.sites) + len(other.sites)
 

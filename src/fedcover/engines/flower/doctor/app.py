@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedcover.engines.flower.doctor.findings import Findings, readable, writable_folder
-from fedcover.engines.flower.doctor.site import Patient
+from fedcover.engines.flower.doctor.site import SiteUnderTest
 from fedcover.engines.flower.run_config import Run
 from fedcover.engines.flower.site_config import read_roster
 from fedcover.engines.inprocess import InProcess
@@ -87,7 +87,7 @@ def examine(found: Findings, folder: Path, overrides: list[str], at_server: bool
     return run
 
 
-def examine_together(found: Findings, run: Run, patient: Patient) -> None:
+def examine_together(found: Findings, run: Run, patient: SiteUnderTest) -> None:
     """Looks at whether a site would take part in a run."""
     rules, site, ledger = patient.rules, patient.site, patient.ledger
     if rules is not None:
@@ -129,7 +129,7 @@ def _run(config: dict[str, Any]) -> tuple[Run, str]:
 
 
 def _sum(run: Run, at_server: bool) -> tuple[bool, str]:
-    from fedcover.securesum import Terms
+    from fedcover.securesum import SumSpec
 
     if not run.roster:
         raise FedcoverError(
@@ -138,7 +138,7 @@ def _sum(run: Run, at_server: bool) -> tuple[bool, str]:
             fix="Set it in pyproject.toml, or choose view='server', which needs more noise",
         )
     names = tuple(f"site {i}" for i in range(run.sites))
-    terms = Terms(run.run, names, {"table": (1,)}, threshold=run.fewest(run.sites))
+    terms = SumSpec(run.run, names, {"table": (1,)}, threshold=run.fewest(run.sites))
     says = f"{terms.needed} of {run.sites} sites must stay to the end"
     if at_server:
         readable(Path(run.roster))
@@ -153,7 +153,7 @@ def _sum(run: Run, at_server: bool) -> tuple[bool, str]:
     return True, says
 
 
-def _accepted(run: Run, patient: Patient) -> tuple[bool, str]:
+def _accepted(run: Run, patient: SiteUnderTest) -> tuple[bool, str]:
     assert patient.rules is not None
     patient.rules.check_method(run.method)
     patient.rules.check_privacy(run.privacy, patient.ledger is not None)

@@ -13,24 +13,24 @@ from fedcover.engines.flower.doctor.findings import Findings, private, readable,
 from fedcover.engines.flower.site_config import (
     known_keys,
     read_participant,
-    read_rules,
+    read_policy,
     read_site,
     site_name,
     text_of,
 )
-from fedcover.engines.remote.policy import Rules
+from fedcover.engines.remote.policy import SitePolicy
 from fedcover.errors import FedcoverError, FileError
 from fedcover.privacy.ledger import Ledger
 from fedcover.site import Site
 
 
 @dataclass(frozen=True)
-class Patient:
+class SiteUnderTest:
     """What was found of a site; None where it is missing or broken."""
 
     name: str
     site: Site | None
-    rules: Rules | None
+    rules: SitePolicy | None
     ledger: Ledger | None
     sums: bool
 
@@ -54,7 +54,7 @@ def read_config(given: str) -> dict[str, Any]:
         ) from None
 
 
-def examine(found: Findings, config: Mapping[str, Any]) -> Patient | None:
+def examine(found: Findings, config: Mapping[str, Any]) -> SiteUnderTest | None:
     """Looks at everything a site needs."""
     keys = found.look("node configuration", lambda: _keys(config))
     name = found.look("name", lambda: _name(config))
@@ -72,7 +72,7 @@ def examine(found: Findings, config: Mapping[str, Any]) -> Patient | None:
     if sums:
         good = found.look("key and roster", lambda: _identity(config))
         sums = good is not None
-    return Patient(name, site, rules, ledger, sums)
+    return SiteUnderTest(name, site, rules, ledger, sums)
 
 
 def _keys(config: Mapping[str, Any]) -> tuple[bool, str]:
@@ -85,8 +85,8 @@ def _name(config: Mapping[str, Any]) -> tuple[str, str]:
     return name, name
 
 
-def _rules(config: Mapping[str, Any]) -> tuple[Rules, str]:
-    rules = read_rules(config)
+def _rules(config: Mapping[str, Any]) -> tuple[SitePolicy, str]:
+    rules = read_policy(config)
     exact = "exact answers allowed" if rules.exact else "no answer without a budget"
     least = f"secure sums of at least {rules.least_sum} sites"
     return rules, f"{', '.join(rules.methods)}; {exact}; {least}"
@@ -142,7 +142,7 @@ def _ledger(config: Mapping[str, Any]) -> tuple[Ledger, str]:
     return ledger, f"ε = {state.spent:.4g} of {state.budget.epsilon:g} spent"
 
 
-def _no_ledger(found: Findings, rules: Rules | None) -> None:
+def _no_ledger(found: Findings, rules: SitePolicy | None) -> None:
     if rules is not None and rules.exact:
         found.good("ledger", "none, and exact answers are allowed")
         return

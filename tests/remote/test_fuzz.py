@@ -18,11 +18,11 @@ from hypothesis.extra import numpy as arrays_of
 
 import fedcover as fc
 from fedcover.engines.remote.codes import CODES
-from fedcover.engines.remote.envelope import STAGES, Letter, digest
+from fedcover.engines.remote.envelope import STAGES, Envelope, digest
 from fedcover.engines.remote.policy import METHODS
 from fedcover.privacy import Budget, Ledger
 from fedcover.wire import Message
-from tests.network.federation import EDGES, OPEN, SERVER_VIEW, SUMS, Net, Server, kind, made
+from tests.remote.federation import EDGES, OPEN, SERVER_VIEW, SUMS, Net, Server, kind, made
 
 KINDS = sorted({kind for _, kinds in METHODS.values() for kind in kinds})
 SUM_KINDS = [f"secure-sum/{stage}" for stage in ("keys", "shares", "masked", "agree", "unmask")]
@@ -63,7 +63,7 @@ KEYS = ["method", "privacy", "alphas", "options", "cost", "n_sites", "code", "of
         "n_classes", "score", "temperature", "label_names", "records"]  # fmt: skip
 facts = st.dictionaries(st.sampled_from(KEYS), plain, max_size=6)
 letter = st.builds(
-    Letter,
+    Envelope,
     st.sampled_from(STAGES),
     st.sampled_from(["november", "other", "☃"]),
     st.integers(0, 5),
@@ -92,17 +92,17 @@ def site():
         Server(rich, run="☃").go()
         seen = [one.to_bytes() for name, one, _ in rich.heard if name == "s0"]
         net = Net(folder + "/poor", budget=BUDGET)
-        for one in [Letter.of_bytes(data) for data in seen]:
+        for one in [Envelope.of_bytes(data) for data in seen]:
             if one.stage == "hello":
                 small = {**one.facts["privacy"], "epsilon": 1e-5, "delta": 1e-9}
-                said = Letter("hello", one.run, 0, {**one.facts, "privacy": small}).to_bytes()
-                assert Letter.of_bytes(net.node(0).handle(said)).stage == "hello"
+                said = Envelope("hello", one.run, 0, {**one.facts, "privacy": small}).to_bytes()
+                assert Envelope.of_bytes(net.node(0).handle(said)).stage == "hello"
         yield net, seen
 
 
 def checked(net, data):
     """The reply is a letter without data."""
-    reply = Letter.of_bytes(net.node(0).handle(data))
+    reply = Envelope.of_bytes(net.node(0).handle(data))
     assert reply.facts["of"] == digest(data)
     if reply.stage == "refused":
         assert set(reply.facts) == {"code", "of"}
@@ -146,14 +146,14 @@ def test_letters_of_any_content_to_a_site(site, one):
 @pytest.mark.filterwarnings("ignore")
 def test_real_queries_with_other_numbers_to_a_site(site, data):
     net, seen = site
-    one = Letter.of_bytes(data.draw(st.sampled_from([s for s in seen if b'"ask"' in s])))
+    one = Envelope.of_bytes(data.draw(st.sampled_from([s for s in seen if b'"ask"' in s])))
     arrays, numbers = dict(one.body.arrays), dict(one.body.numbers)
     for key in data.draw(st.lists(st.sampled_from([*numbers, *arrays]), max_size=3)):
         (numbers if key in numbers else arrays)[key] = data.draw(
             number if key in numbers else array
         )
     body = Message(one.body.kind, arrays, numbers)
-    checked(net, Letter(one.stage, one.run, one.number, one.facts, body).to_bytes())
+    checked(net, Envelope(one.stage, one.run, one.number, one.facts, body).to_bytes())
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +188,7 @@ def test_any_bytes_to_the_server(open_net, run):
             if name != "s1" or stage not in (sent.stage, kind(sent)):
                 return reply
             how = data.draw(st.sampled_from(["bytes", "damaged", "body", "letter", "facts"]))
-            found = Letter.of_bytes(reply)
+            found = Envelope.of_bytes(reply)
             if how == "bytes":
                 return data.draw(st.binary(max_size=60))
             if how == "damaged":
@@ -201,12 +201,12 @@ def test_any_bytes_to_the_server(open_net, run):
                     body = data.draw(
                         st.sampled_from([body, Message(found.body.kind, arrays, numbers)])
                     )
-                return Letter(found.stage, found.run, found.number, found.facts, body).to_bytes()
+                return Envelope(found.stage, found.run, found.number, found.facts, body).to_bytes()
             new = {**found.facts, **data.draw(facts), "of": digest(sent.to_bytes())}
             if how == "facts":
-                return Letter(found.stage, found.run, found.number, new, found.body).to_bytes()
+                return Envelope(found.stage, found.run, found.number, new, found.body).to_bytes()
             one = data.draw(letter)
-            return Letter(one.stage, sent.run, sent.number, new, one.body).to_bytes()
+            return Envelope(one.stage, sent.run, sent.number, new, one.body).to_bytes()
 
         open_net.fault, open_net.heard, open_net.passed = fault, [], []
         with contextlib.suppress(fc.FedcoverError):

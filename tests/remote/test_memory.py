@@ -11,9 +11,9 @@ import pytest
 import fedcover as fc
 from fedcover.engines.remote import client_state as memory_module
 from fedcover.engines.remote.client import guarded
-from fedcover.engines.remote.client_state import Memory
-from fedcover.engines.remote.envelope import Letter
-from tests.network.federation import BUDGET, SUMS, Net, Server, kind, same
+from fedcover.engines.remote.client_state import ClientState
+from fedcover.engines.remote.envelope import Envelope
+from tests.remote.federation import BUDGET, SUMS, Net, Server, kind, same
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_files_and_their_names_reach_the_disk(tmp_path, monkeypatch):
         done.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
 
     monkeypatch.setattr(os, "fsync", fsync)
-    Memory(tmp_path / "m").agree("r", {"method": "sketch"})
+    ClientState(tmp_path / "m").agree("r", {"method": "sketch"})
     assert done == ["file", "folder"]
 
 
@@ -78,7 +78,7 @@ def test_nothing_leaves_before_the_state_is_on_the_disk(tmp_path, monkeypatch, s
                     raise OSError(28, "No space left on device")
 
             disk.setattr(os, "fsync", fsync)
-            reply = Letter.of_bytes(answer())
+            reply = Envelope.of_bytes(answer())
         if len(calls) < call:  # this stage writes less
             return reply.to_bytes()
         assert (reply.stage, reply.facts["code"], reply.body) == ("refused", "internal", None)
@@ -91,8 +91,8 @@ def test_nothing_leaves_before_the_state_is_on_the_disk(tmp_path, monkeypatch, s
 
 def test_the_guard_is_there_before_the_charge_and_the_charge_before_the_numbers(net, monkeypatch):
     order = []
-    for where, name in (("Memory", "keep_summed"), ("Memory", "keep_sum_state")):
-        real = getattr(memory_module.Memory, name)
+    for where, name in (("ClientState", "keep_summed"), ("ClientState", "keep_sum_state")):
+        real = getattr(memory_module.ClientState, name)
 
         def spied(self, *facts, real=real, name=name):
             order.append(name)
@@ -158,8 +158,8 @@ def test_a_folder_serves_one_site(net, monkeypatch):
     mine = net.node(0)
     other = net.node(1)
     wrong = type(other)(other.site, mine.memory, other.rules)
-    hello = Letter("hello", "r", 0, {"method": "sketch", "privacy": vars(SUMS)}).to_bytes()
-    assert Letter.of_bytes(wrong.handle(hello)).facts["code"] == "data"
+    hello = Envelope("hello", "r", 0, {"method": "sketch", "privacy": vars(SUMS)}).to_bytes()
+    assert Envelope.of_bytes(wrong.handle(hello)).facts["code"] == "data"
     assert "is that of site 's0', not of 's1'" in net.log("s0")
 
 
@@ -179,19 +179,19 @@ def test_damaged_memory_answers_nothing(tmp_path, name, damage):
     assert len(server.go().sites) == 4  # its numbers had left; the others open the sum
     assert server.conductor.missing == {"s0": "did not answer the stage 'agree'"}
     reply = next(r for n, one, r in net.heard if n == "s0" and kind(one) == "agree")
-    assert Letter.of_bytes(reply).facts["code"] in ("data", "agreement")
+    assert Envelope.of_bytes(reply).facts["code"] in ("data", "agreement")
 
 
 def test_a_folder_that_cannot_be_made_is_one_clear_error(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(fc.errors.FileError, match="cannot be made and closed to others"):
-        Memory(tmp_path / "file" / "state")
+        ClientState(tmp_path / "file" / "state")
 
 
 def test_the_log_does_not_grow_for_ever(tmp_path, monkeypatch):
     monkeypatch.setattr(memory_module, "MOST_LOG", 5000)
     monkeypatch.setattr(memory_module, "MOST_LINE", 1000)
-    memory = Memory(tmp_path / "m")
+    memory = ClientState(tmp_path / "m")
     for k in range(200):
         memory.log(f"{k} " + "x" * 10**6)
     memory.log("the last \ud800")
@@ -203,11 +203,11 @@ def test_the_log_does_not_grow_for_ever(tmp_path, monkeypatch):
 
 def test_a_server_cannot_write_lines_of_its_own_into_the_log(net):
     facts = {"method": "sketch", "privacy": {**vars(SUMS), "unit": "x\n2026-01-01 all is well"}}
-    net.node(0).handle(Letter("hello", "r", 0, facts).to_bytes())
+    net.node(0).handle(Envelope("hello", "r", 0, facts).to_bytes())
     assert len(net.log("s0").splitlines()) == 1
 
     def answer(letter):
         raise fc.FedcoverError("one\ntwo\rthree", allowed="four", fix="Five")
 
-    guarded(Letter("ask", "r").to_bytes(), net.node(0).memory, answer)
+    guarded(Envelope("ask", "r").to_bytes(), net.node(0).memory, answer)
     assert len(net.log("s0").splitlines()) == 2

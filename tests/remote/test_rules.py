@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import fedcover as fc
-from fedcover.engines.remote.envelope import Letter
-from fedcover.engines.remote.policy import Rules
+from fedcover.engines.remote.envelope import Envelope
+from fedcover.engines.remote.policy import SitePolicy
 from fedcover.methods.base import SecureSum, Target
 from fedcover.privacy import Budget
 from fedcover.privacy.ledger import Ledger
 from fedcover.wire import Message
-from tests.network.federation import (
+from tests.remote.federation import (
     BUDGET,
     OPEN,
     SERVER_VIEW,
@@ -37,8 +37,8 @@ def net(tmp_path):
 
 def tell(net, stage, run="r", number=0, facts=None, body=None):
     """The reply of s0 to a letter of somebody."""
-    return Letter.of_bytes(
-        net.node(0).handle(Letter(stage, run, number, facts or {}, body).to_bytes())
+    return Envelope.of_bytes(
+        net.node(0).handle(Envelope(stage, run, number, facts or {}, body).to_bytes())
     )
 
 
@@ -141,7 +141,7 @@ def test_without_a_ledger_a_server_cannot_announce_the_noise_away(tmp_path):
     for epsilon in (10.1, 1e300):
         assert code(hello(net, privacy={**PRIVATE, "epsilon": epsilon})) == "privacy"
     assert hello(net, privacy={**PRIVATE, "epsilon": 10}).stage == "hello"
-    net.rules = Rules(most_epsilon=1.0)  # the rules of today, for a hello of yesterday
+    net.rules = SitePolicy(most_epsilon=1.0)  # the rules of today, for a hello of yesterday
     assert code(tell(net, "ask", body=question(SERVER_VIEW))) == "privacy"
     assert "a run of ε = 10, at a site without a ledger" in net.log("s0")
 
@@ -161,7 +161,10 @@ def test_saying_hello_again_without_a_budget_opens_nothing(tmp_path, first):
 def test_a_hello_of_the_days_when_more_was_allowed_is_worth_nothing(tmp_path):
     net = Net(tmp_path, rules=OPEN)
     assert hello(net, "dp-fedcp", privacy=None).stage == "hello"
-    for rules, why in ((replace(OPEN, exact=False), "privacy"), (Rules(("sketch",)), "method")):
+    for rules, why in (
+        (replace(OPEN, exact=False), "privacy"),
+        (SitePolicy(("sketch",)), "method"),
+    ):
         net.rules = rules
         assert code(tell(net, "ask", body=EXACT_COUNTS)) == why
 

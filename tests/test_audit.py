@@ -60,7 +60,7 @@ def test_the_sketch_at_low_power(relation, view):
     # With a sum of two shares the server sees more noise than the account counts on.
     assert (1.6 if view == "server" else 1.0) < found.lower <= 4
     assert not found.contradicted
-    assert "not contradicted" in found.words()
+    assert "not contradicted" in found.describe()
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -125,7 +125,7 @@ def test_noise_half_as_large_is_found(monkeypatch):
     assert found.accounted == pytest.approx(2, rel=1e-6)
     assert found.lower > 2
     assert found.contradicted
-    assert "CONTRADICTED" in found.words()
+    assert "CONTRADICTED" in found.describe()
 
 
 def test_the_published_algorithm_is_caught():
@@ -133,7 +133,7 @@ def test_the_published_algorithm_is_caught():
     assert found.claim == 0.9
     assert 0.9 < found.lower <= 1.66
     assert found.contradicted
-    assert "CONTRADICTED" in found.words()
+    assert "CONTRADICTED" in found.describe()
 
 
 def test_the_account_of_the_published_algorithm_holds():

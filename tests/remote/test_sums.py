@@ -7,13 +7,13 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import fedcover as fc
-from fedcover.engines.remote.envelope import Letter, digest
-from fedcover.engines.remote.policy import Rules
+from fedcover.engines.remote.envelope import Envelope, digest
+from fedcover.engines.remote.policy import SitePolicy
 from fedcover.methods.sketch.factor import measured
 from fedcover.methods.sketch.grid import bins_of
 from fedcover.securesum import spec
 from fedcover.wire import Message
-from tests.network.federation import (
+from tests.remote.federation import (
     BUDGET,
     SUMS,
     Net,
@@ -135,7 +135,7 @@ def swapped(query, terms, key):
 
 
 def test_a_card_that_is_swapped_on_the_way_to_the_server_is_noticed(net):
-    from fedcover.securesum import Terms
+    from fedcover.securesum import SumSpec
 
     stranger = Ed25519PrivateKey.generate()
 
@@ -143,7 +143,7 @@ def test_a_card_that_is_swapped_on_the_way_to_the_server_is_noticed(net):
         reply = answer()
         if (name, kind(letter)) != ("s1", "keys"):
             return reply
-        card = signed_card(Terms.of_query(letter.body), "s1", stranger)
+        card = signed_card(SumSpec.of_query(letter.body), "s1", stranger)
         return with_body(reply, lambda m: spec.make("keys", {"card": card}))
 
     net.fault = fault
@@ -157,16 +157,18 @@ def test_a_card_that_is_swapped_on_the_way_to_the_server_is_noticed(net):
 
 def test_a_server_that_puts_in_a_key_of_its_own_gets_no_numbers(net):
     """It can lie to the sites and believe what it likes itself: they refuse before the numbers."""
-    from fedcover.securesum import Terms
+    from fedcover.securesum import SumSpec
 
     stranger, terms = Ed25519PrivateKey.generate(), []
 
     def fault(name, letter, answer):
         if kind(letter) == "keys":
-            terms.append(Terms.of_query(letter.body))
+            terms.append(SumSpec.of_query(letter.body))
         if kind(letter) != "shares" or name == "s1":
             return answer()
-        lie = Letter("sum", letter.run, letter.number, {}, swapped(letter.body, terms[0], stranger))
+        lie = Envelope(
+            "sum", letter.run, letter.number, {}, swapped(letter.body, terms[0], stranger)
+        )
         return with_facts(answer(lie.to_bytes()), of=digest(letter.to_bytes()))
 
     net.fault = fault
@@ -177,7 +179,7 @@ def test_a_server_that_puts_in_a_key_of_its_own_gets_no_numbers(net):
 
 
 def test_a_site_counts_the_sites_itself_and_refuses_sums_of_too_few(net):
-    net.rules = Rules(least_sum=4)
+    net.rules = SitePolicy(least_sum=4)
     with pytest.raises(fc.FedcoverError) as found:
         Server(net).go()
     assert str(found.value) == (
@@ -189,7 +191,7 @@ def test_a_site_counts_the_sites_itself_and_refuses_sums_of_too_few(net):
 
 
 def test_a_site_without_a_key_takes_part_in_no_sum(net, monkeypatch):
-    monkeypatch.setattr("tests.network.federation.Participant", lambda *facts: None)
+    monkeypatch.setattr("tests.remote.federation.Participant", lambda *facts: None)
     with pytest.raises(fc.FedcoverError, match="'s0' does not agree to this secure sum"):
         Server(net).go()
     assert "a secure sum, at a site without identity and roster" in net.log("s0")
@@ -200,7 +202,7 @@ def test_a_secure_sum_of_another_version_is_told_from_disagreement(net):
         if letter.stage == "hello":
             return answer()
         newer = Message(letter.body.kind, letter.body.arrays, {**letter.body.numbers, "version": 2})
-        lie = Letter("sum", letter.run, letter.number, {}, newer)
+        lie = Envelope("sum", letter.run, letter.number, {}, newer)
         return with_facts(answer(lie.to_bytes()), of=digest(letter.to_bytes()))
 
     net.fault = fault

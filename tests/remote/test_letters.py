@@ -11,9 +11,9 @@ import fedcover as fc
 from fedcover import wire
 from fedcover.engines.remote import envelope
 from fedcover.engines.remote.codes import CODES, Refusal
-from fedcover.engines.remote.envelope import Letter
+from fedcover.engines.remote.envelope import Envelope
 from fedcover.wire import Message
-from tests.network.federation import OPEN, Net, Server
+from tests.remote.federation import OPEN, Net, Server
 
 GOOD = {"stage": "ask", "run": "r", "number": 3, "facts": {}}
 
@@ -29,11 +29,11 @@ def as_bytes(head, body=None, version=1, **more):
 
 def test_a_letter_is_read_as_it_was_written():
     body = Message("sketch", {"x": np.arange(3)}, {"n": 2})
-    one = Letter("ask", "november", 7, {"of": "x", "list": [1, 2.5, None, "é"]}, body)
-    two = Letter.of_bytes(one.to_bytes())
+    one = Envelope("ask", "november", 7, {"of": "x", "list": [1, 2.5, None, "é"]}, body)
+    two = Envelope.of_bytes(one.to_bytes())
     assert (two.stage, two.run, two.number, two.facts) == (one.stage, one.run, 7, one.facts)
     assert two.to_bytes() == one.to_bytes()
-    assert Letter.of_bytes(as_bytes(GOOD)) == Letter("ask", "r", 3)
+    assert Envelope.of_bytes(as_bytes(GOOD)) == Envelope("ask", "r", 3)
 
 
 HEADS = {
@@ -67,7 +67,7 @@ HEADS = {
 @pytest.mark.parametrize("head", HEADS)
 def test_heads_that_are_none(head):
     with pytest.raises(fc.FedcoverError, match=r"no letter of fedcover|the run is called"):
-        Letter.of_bytes(as_bytes(HEADS[head]))
+        Envelope.of_bytes(as_bytes(HEADS[head]))
 
 
 def test_bodies_and_parts_that_are_none():
@@ -86,7 +86,7 @@ def test_bodies_and_parts_that_are_none():
         "text",
     ):
         with pytest.raises(fc.FedcoverError):
-            Letter.of_bytes(data)
+            Envelope.of_bytes(data)
 
 
 VERSIONS = {
@@ -99,7 +99,7 @@ VERSIONS = {
 def test_letters_of_another_version_say_what_to_do(change):
     newer = VERSIONS[change](as_bytes(GOOD))
     with pytest.raises(Refusal) as found:
-        Letter.of_bytes(newer)
+        Envelope.of_bytes(newer)
     assert found.value.code == "version"
     assert "Install the same version of fedcover at the server and at every site" in str(
         found.value
@@ -118,8 +118,8 @@ def test_two_versions_tell_the_people_at_both_ends(tmp_path, change, who):
     )
     if who == "the server is newer":  # our own conductor reads newer letters as the site does
         node = net.node(0)
-        reply = node.handle(VERSIONS[change](Letter("hello", "r").to_bytes()))
-        assert Letter.of_bytes(reply).facts["code"] == "version"
+        reply = node.handle(VERSIONS[change](Envelope("hello", "r").to_bytes()))
+        assert Envelope.of_bytes(reply).facts["code"] == "version"
         assert "Install the same version of fedcover at the server and at every site" in net.log(
             "s0"
         )
@@ -135,7 +135,7 @@ def test_two_versions_tell_the_people_at_both_ends(tmp_path, change, who):
 def test_a_code_that_is_none_counts_as_a_failure_and_is_not_shown(tmp_path):
     net = Net(tmp_path, rules=OPEN)
     for code in ("x" * 10**5, "\x1b[2J", None, ["budget"], 7):
-        net.fault = lambda name, letter, answer, code=code: Letter(
+        net.fault = lambda name, letter, answer, code=code: Envelope(
             "refused", letter.run, 0, {"code": code, "of": envelope.digest(letter.to_bytes())}
         ).to_bytes()
         with pytest.raises(fc.FedcoverError) as found:

@@ -9,12 +9,12 @@ import pytest
 
 import fedcover as fc
 from fedcover.calibration import Cost
-from fedcover.engines.remote.envelope import Letter
+from fedcover.engines.remote.envelope import Envelope
 from fedcover.engines.remote.result_message import fit_facts, fit_message, sketch_message
 from fedcover.methods.sketch.result import SketchResult
 from fedcover.position import TOP
 from fedcover.wire import Message
-from tests.network.federation import OPEN, SERVER_VIEW, Net, Server, made, silent
+from tests.remote.federation import OPEN, SERVER_VIEW, Net, Server, made, silent
 
 pytestmark = pytest.mark.filterwarnings("ignore::fedcover.FedcoverWarning")
 
@@ -86,8 +86,8 @@ def test_a_sketch_becomes_the_sites_own_calibration(tmp_path):
         assert np.array_equal(found.coverage_error, own.coverage_error)
         assert (found.temperature, found.label_names) == (2.0, ("a", "b", "c"))
     for _, _, reply in net.heard:  # the label mix that went in stays home
-        assert set(Letter.of_bytes(reply).facts) == {"of"}
-        assert Letter.of_bytes(reply).body is None
+        assert set(Envelope.of_bytes(reply).facts) == {"of"}
+        assert Envelope.of_bytes(reply).body is None
 
 
 def net_names(net):

@@ -11,7 +11,7 @@ import pytest
 import fedcover as fc
 from fedcover import wire
 from fedcover.engines.remote.checkpoint import Checkpoint
-from tests.network.federation import (
+from tests.remote.federation import (
     OPEN,
     Net,
     Server,

@@ -11,11 +11,11 @@ import pytest
 import fedcover as fc
 from fedcover import wire
 from fedcover.engines.remote.client import guarded
-from fedcover.engines.remote.client_state import Memory
+from fedcover.engines.remote.client_state import ClientState
 from fedcover.engines.remote.codes import CODES
-from fedcover.engines.remote.envelope import Letter
+from fedcover.engines.remote.envelope import Envelope
 from fedcover.wire import Message
-from tests.network.federation import (
+from tests.remote.federation import (
     BUDGET,
     EDGES,
     SERVER_VIEW,
@@ -93,7 +93,7 @@ def test_every_byte_that_leaves_is_a_declared_field(tmp_path, run):
         assert {key.partition(":")[0] + ":*" * (":" in key) for key in body.arrays} <= arrays
         assert set(body.numbers) == numbers
         assert all(array.dtype.kind in "iu" for array in body.arrays.values())
-        assert Letter.of_bytes(reply).to_bytes() == reply  # and no byte besides
+        assert Envelope.of_bytes(reply).to_bytes() == reply  # and no byte besides
 
 
 def replies(folder, monkeypatch, seed, run, privacy, **sites):
@@ -120,7 +120,7 @@ def test_sites_whose_noisy_numbers_are_equal_send_equal_bytes(tmp_path, monkeypa
         assert name == other
         if letter.stage == "sum":  # keys, seals and masks are new each time; their sizes are not
             fresh += 1
-            a, b = Letter.of_bytes(one).body, Letter.of_bytes(two).body
+            a, b = Envelope.of_bytes(one).body, Envelope.of_bytes(two).body
             assert {k: v.shape for k, v in a.arrays.items()} == {
                 k: v.shape for k, v in b.arrays.items()
             }
@@ -139,7 +139,7 @@ def test_what_a_mask_covers_is_covered(tmp_path, monkeypatch):
         Server(net, fc.methods.Sketch(bins=700)).go()
         found.append([r for _, one, r in net.heard if kind(one) == "masked"])
     for one, two in zip(*found, strict=True):
-        a, b = (Letter.of_bytes(r).body.arrays["masked"] for r in (one, two))
+        a, b = (Envelope.of_bytes(r).body.arrays["masked"] for r in (one, two))
         assert len(a) > 2000
         assert (a != b).all()
 
@@ -179,7 +179,7 @@ def test_texts_of_exceptions_paths_and_data_never_travel(tmp_path, monkeypatch, 
         Server(net, privacy=privacy).go()
     assert net.heard
     assert not any(CANARY.encode() in reply for _, _, reply in net.heard)
-    refused = [Letter.of_bytes(r) for _, _, r in net.heard if b"refused" in r]
+    refused = [Envelope.of_bytes(r) for _, _, r in net.heard if b"refused" in r]
     assert refused
     assert all(set(one.facts) == {"code", "of"} and one.facts["code"] in CODES for one in refused)
     assert net.answers() == dict.fromkeys(net.ledgers, 0)
@@ -190,24 +190,24 @@ def test_texts_of_exceptions_paths_and_data_never_travel(tmp_path, monkeypatch, 
 def test_a_site_whose_folder_or_log_cannot_be_used_still_says_only_a_code(tmp_path, monkeypatch):
     net = Net(tmp_path)
     node = net.node(0)
-    hello = Letter("hello", "r", 0, {"method": "sketch", "privacy": None}).to_bytes()
+    hello = Envelope("hello", "r", 0, {"method": "sketch", "privacy": None}).to_bytes()
     for path in (tmp_path / "s0").iterdir():
         path.unlink()
     (tmp_path / "s0").rmdir()
-    reply = Letter.of_bytes(node.handle(hello))
+    reply = Envelope.of_bytes(node.handle(hello))
     assert reply.facts["code"] == "internal"
     (tmp_path / "s0").mkdir()
     (tmp_path / "s0" / "log.txt").mkdir()
-    assert Letter.of_bytes(node.handle(hello)).facts["code"] == "privacy"
-    assert Letter.of_bytes(guarded(b"", None, lambda letter: letter)).facts["code"] == "query"
+    assert Envelope.of_bytes(node.handle(hello)).facts["code"] == "privacy"
+    assert Envelope.of_bytes(guarded(b"", None, lambda letter: letter)).facts["code"] == "query"
 
 
 def test_a_reply_that_cannot_be_written_as_bytes_is_a_failure(tmp_path):
     def answer(letter):
-        return Letter("ask", letter.run, 0, {"x": float("nan")}, Message("m"))
+        return Envelope("ask", letter.run, 0, {"x": float("nan")}, Message("m"))
 
-    request = Letter("ask", "r").to_bytes()
-    reply = Letter.of_bytes(guarded(request, Memory(tmp_path / "m"), answer))
+    request = Envelope("ask", "r").to_bytes()
+    reply = Envelope.of_bytes(guarded(request, ClientState(tmp_path / "m"), answer))
     assert reply.facts["code"] == "internal"
 
 

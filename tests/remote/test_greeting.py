@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import fedcover as fc
-from tests.network.federation import OPEN, Net, Server, made, with_facts
+from tests.remote.federation import OPEN, Net, Server, made, with_facts
 
 
 @pytest.fixture

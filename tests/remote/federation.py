@@ -1,4 +1,4 @@
-"""A federation for tests: sites that live in their folders, a channel with faults, and a server.
+"""A federation for tests: sites that live in their folders, a transport with faults, and a server.
 
 Every letter makes its site anew from its folder, as a deployment does, and passes as bytes. A fault
 is a function ``fault(name, letter, answer) -> reply bytes, or None for none``, where `letter` is
@@ -16,11 +16,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import fedcover as fc
 from fedcover.engines.remote.checkpoint import Checkpoint
-from fedcover.engines.remote.client import SiteNode
-from fedcover.engines.remote.client_state import Memory
-from fedcover.engines.remote.coordinator import Conductor, Patience
-from fedcover.engines.remote.envelope import Letter
-from fedcover.engines.remote.policy import Rules
+from fedcover.engines.remote.client import Client
+from fedcover.engines.remote.client_state import ClientState
+from fedcover.engines.remote.coordinator import Coordinator, RetryPolicy
+from fedcover.engines.remote.envelope import Envelope
+from fedcover.engines.remote.policy import SitePolicy
 from fedcover.methods.base import Target
 from fedcover.methods.sketch.factor import measured
 from fedcover.privacy.ledger import Ledger
@@ -33,7 +33,7 @@ EDGES = (0.0, 0.25, 0.5, 0.75, 1.0)
 SKETCH = fc.methods.Sketch(bins=EDGES)
 SUMS = fc.Privacy(2.0, 1e-5, view="secure-sum")
 SERVER_VIEW = fc.Privacy(2.0, 1e-5)
-OPEN = Rules(("sketch", "dp-fedcp", "pooled", "estimated-weights"), exact=True)
+OPEN = SitePolicy(("sketch", "dp-fedcp", "pooled", "estimated-weights"), exact=True)
 
 
 @cache
@@ -54,7 +54,7 @@ def made(count=4, sizes=None, n_classes=CLASSES, seed=0):
 
 
 class Net:
-    """A channel to sites in this process.
+    """A transport to sites in this process.
 
     fault : what happens to letters; None for nothing.
     heard : (site, letter, reply in bytes) of every letter that a site has answered.
@@ -67,7 +67,7 @@ class Net:
         self.sites = dict(enumerate(made() if sites is None else sites))
         names = [site.name for site in self.sites.values()] if roster is None else roster
         self.roster = {name: identity(name).public_key() for name in names}
-        self.rules = rules or Rules()
+        self.rules = rules or SitePolicy()
         self.ledgers = {}
         if budget is not None:
             for site in self.sites.values():
@@ -81,9 +81,9 @@ class Net:
         """The site of a node, made anew."""
         site = self.sites[number]
         path = self.ledgers.get(site.name)
-        return SiteNode(
+        return Client(
             site=site,
-            memory=Memory(self.folder / site.name),
+            memory=ClientState(self.folder / site.name),
             rules=self.rules,
             ledger=None if path is None else Ledger(path),
             participant=Participant(site.name, identity(site.name), self.roster),
@@ -100,10 +100,10 @@ class Net:
 
             def answer(other=data, number=number, name=name):
                 reply = self.node(number).handle(other)
-                self.heard.append((name, Letter.of_bytes(other), reply))
+                self.heard.append((name, Envelope.of_bytes(other), reply))
                 return reply
 
-            letter = Letter.of_bytes(data)
+            letter = Envelope.of_bytes(data)
             reply = answer() if self.fault is None else self.fault(name, letter, answer)
             if reply is not None:
                 self.passed.append((name, letter, reply))
@@ -148,15 +148,15 @@ class Server:
     quorum: int | None = None
     secure: bool = True
     seed: int = 0
-    conductor: Conductor = field(default=None)
+    conductor: Coordinator = field(default=None)
 
     def go(self):
         """One run from hello to what is published."""
         sums = self.privacy is not None and self.privacy.view == "secure-sum"
-        self.conductor = Conductor(
-            channel=self.net,
+        self.conductor = Coordinator(
+            transport=self.net,
             run=self.run,
-            patience=Patience(0.01, self.resends, self.quorum or len(self.net.sites)),
+            retry=RetryPolicy(0.01, self.resends, self.quorum or len(self.net.sites)),
             checkpoint=None if self.checkpoint is None else Checkpoint(self.checkpoint),
             roster=self.net.roster if sums and self.secure else None,
         )
@@ -203,13 +203,13 @@ def lying(liar, change):
 
 def with_body(reply, change):
     """The reply with its message changed."""
-    letter = Letter.of_bytes(reply)
+    letter = Envelope.of_bytes(reply)
     return replace(letter, body=change(letter.body)).to_bytes()
 
 
 def with_facts(reply, **facts):
     """The reply with other facts in its head."""
-    letter = Letter.of_bytes(reply)
+    letter = Envelope.of_bytes(reply)
     return replace(letter, facts={**letter.facts, **facts}).to_bytes()
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 import fedcover as fc
-from fedcover.engines.remote.envelope import Letter
+from fedcover.engines.remote.envelope import Envelope
 from fedcover.methods.base import SecureSum
 from fedcover.privacy.ledger import Ledger
-from fedcover.securesum import Terms
+from fedcover.securesum import SumSpec
 from fedcover.securesum import server as sum_server
-from tests.network.federation import BUDGET, SERVER_VIEW, SKETCH, Net, Server, made, same, silent
+from tests.remote.federation import BUDGET, SERVER_VIEW, SKETCH, Net, Server, made, same, silent
 
 
 class Stop(Exception):
@@ -24,7 +24,7 @@ def net(tmp_path):
 
 def stopping(stage):
     """The server is killed when the first site is to be asked for a stage."""
-    from tests.network.federation import kind
+    from tests.remote.federation import kind
 
     def fault(name, letter, answer):
         if kind(letter) == stage:
@@ -127,16 +127,16 @@ class LyingServer:
         for run in runs:
             for number in self.net.sites:
                 reply = self.net.node(number).handle(
-                    Letter("hello", run, 0, hello.facts).to_bytes()
+                    Envelope("hello", run, 0, hello.facts).to_bytes()
                 )
-                assert Letter.of_bytes(reply).stage == "hello"
+                assert Envelope.of_bytes(reply).stage == "hello"
 
     def sum(self, terms_run, sites, letters_of, skip=(), threshold=3):
         """The sum of some sites; `letters_of(stage)` is the (run, number) a letter says.
 
         skip : (stage, site) that are not asked.
         """
-        terms = Terms(terms_run, tuple(sites), self.shapes, self.question, threshold)
+        terms = SumSpec(terms_run, tuple(sites), self.shapes, self.question, threshold)
         stages, replies = sum_server(terms, self.net.roster), None
         codes = {}
         while True:
@@ -153,8 +153,8 @@ class LyingServer:
                     continue
                 run, number = letters_of(stage)
                 (node,) = [k for k, site in self.net.sites.items() if site.name == name]
-                letter = Letter("sum", run, number, {}, query)
-                reply = Letter.of_bytes(self.net.node(node).handle(letter.to_bytes()))
+                letter = Envelope("sum", run, number, {}, query)
+                reply = Envelope.of_bytes(self.net.node(node).handle(letter.to_bytes()))
                 if reply.stage == "refused":
                     codes[name] = reply.facts["code"]
                 else:

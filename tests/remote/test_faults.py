@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import fedcover as fc
-from fedcover.engines.remote.coordinator import Conductor, Patience
-from fedcover.engines.remote.envelope import Letter, digest
+from fedcover.engines.remote.coordinator import Coordinator, RetryPolicy
+from fedcover.engines.remote.envelope import Envelope, digest
 from fedcover.methods.base import Task
 from fedcover.wire import Message
-from tests.network.federation import (
+from tests.remote.federation import (
     OPEN,
     SERVER_VIEW,
     Net,
@@ -107,7 +107,7 @@ def test_the_time_of_a_stage_is_what_was_asked_for(net):
 
     timed = Timed(net.folder, rules=OPEN)
     with pytest.raises(fc.FedcoverError, match="0 sites are there; node 0 did not answer within 7"):
-        Conductor(timed, "r", Patience(7.5, 3, 4)).hello("sketch", None)
+        Coordinator(timed, "r", RetryPolicy(7.5, 3, 4)).hello("sketch", None)
     assert waited == [7.5] * 4
 
 
@@ -139,10 +139,10 @@ def of_an_earlier_round(net, name, letter, reply):
 
 
 def of_another_run(net, name, letter, reply):
-    found = Letter.of_bytes(reply)
-    sent = Letter("ask", "october", letter.number, {}, letter.body).to_bytes()
+    found = Envelope.of_bytes(reply)
+    sent = Envelope("ask", "october", letter.number, {}, letter.body).to_bytes()
     facts = {"of": digest(sent)}
-    return Letter("ask", "october", found.number, facts, found.body).to_bytes()
+    return Envelope("ask", "october", found.number, facts, found.body).to_bytes()
 
 
 def of_another_run_that_says_it_is_of_this_letter(net, name, letter, reply):
@@ -152,7 +152,7 @@ def of_another_run_that_says_it_is_of_this_letter(net, name, letter, reply):
 def of_another_letter(net, name, letter, reply):
     """Of the same round of a run of the same name that asked for something else there."""
     body = Message(letter.body.kind, letter.body.arrays, {**letter.body.numbers, "step": 0.5})
-    other = Letter("ask", letter.run, letter.number, {}, body)
+    other = Envelope("ask", letter.run, letter.number, {}, body)
     return net.node(1).handle(other.to_bytes())
 
 
@@ -161,7 +161,7 @@ def of_another_stage(net, name, letter, reply):
 
 
 def without_a_message(net, name, letter, reply):
-    return Letter("ask", letter.run, letter.number, Letter.of_bytes(reply).facts).to_bytes()
+    return Envelope("ask", letter.run, letter.number, Envelope.of_bytes(reply).facts).to_bytes()
 
 
 def cut_off(net, name, letter, reply):
