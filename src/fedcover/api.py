@@ -20,7 +20,7 @@ from fedcover.methods import DPFedCP, Local, Sketch
 from fedcover.methods.base import Method, Target, Task, checked_certify, under_budget
 from fedcover.methods.sketch import plan
 from fedcover.methods.sketch.result import SketchResult
-from fedcover.privacy.statement import Privacy
+from fedcover.privacy.statement import Privacy, compose_sequential
 from fedcover.site import Site, checked_federation, checked_name
 
 Targets = Sequence[str] | Mapping[str, Sequence[str] | ArrayLike] | str | None

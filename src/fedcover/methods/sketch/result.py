@@ -21,7 +21,7 @@ from fedcover.methods.sketch.mix import mix_of
 from fedcover.methods.sketch.personalise import Personal, blend, disagreement
 from fedcover.methods.sketch.table import SketchTable
 from fedcover.position import positions, scores_at
-from fedcover.privacy.statement import PrivacyStatement
+from fedcover.privacy.statement import PrivacyStatement, compose_parallel
 from fedcover.scores import Score
 from fedcover.site import Site, checked_name
 
