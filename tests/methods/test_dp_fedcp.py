@@ -408,7 +408,7 @@ def test_equal_rows_and_a_known_seed_do_not_void_the_sensitivity(relation, monke
     rows, labels = rng.integers(0, 4, 300), rng.integers(0, 3, 300)
     method = fc.methods.Sketch(bins=64)
     privacy = fc.Privacy(1.0, 1e-5, relation=relation)
-    query = next(method.server(fc.protocols.base.Task(("s",), 3, privacy=privacy)))["s"]
+    query = next(method.server(fc.methods.base.Task(("s",), 3, privacy=privacy)))["s"]
     charged = {e.what.split()[-1]: e.sensitivity for e in method.charges(query, privacy, 1)}
 
     def sent(rows, labels):

@@ -58,7 +58,7 @@ def question(privacy, method=SKETCH, fewest=4):
     """The first query of a run of four sites."""
     sites = tuple(f"s{k}" for k in range(4))
     targets = tuple(Target(name, (name,)) for name in sites)
-    task = fc.protocols.base.Task(
+    task = fc.methods.base.Task(
         sites, 3, (0.1,), targets, 0, privacy, None, (40, 50, 60, 70), fewest
     )
     asked = next(method.server(task))

@@ -53,7 +53,7 @@ def covered(cal: fc.Calibration, shares, exponents) -> np.ndarray:
     return cal.thresholds ** np.asarray(exponents, dtype=float) @ np.asarray(shares, dtype=float)
 
 
-def a_a_query(arrays=None, **numbers) -> Message:
+def a_query(arrays=None, **numbers) -> Message:
     """A query for four labels as a server may send it, with changes."""
     return Message("sketch", {**ARRAYS, **(arrays or {})}, {**QUERY, **numbers})
 
