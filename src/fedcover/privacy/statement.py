@@ -45,6 +45,11 @@ class Privacy:
         checks.choice(self.relation, "relation", RELATIONS)
         checks.choice(self.view, "view", VIEWS)
 
+    @property
+    def secure_sum(self) -> bool:
+        """Whether who looks sees the sites only as a sum: the one place where the view is asked."""
+        return self.view == "secure-sum"
+
 
 @dataclass(frozen=True)
 class PrivacyStatement(Privacy):

@@ -60,13 +60,13 @@ def charges_of(run: Run, site: Site, budget: Budget) -> list[Event]:
         score=site.score,
         seed=run.seed,
         sizes=(size,) * n if public else None,
-        fewest=run.fewest(n),
+        min_survivors=run.fewest(n),
     )
     if run.method != "sketch":
         task = replace(task, targets=tuple(Target(name, (name,)) for name in names))
     view = "secure-sum" if run.sums else "server"
     privacy = Privacy(budget.epsilon or 1.0, budget.delta, budget.unit, budget.relation, view)
-    method: Any = _Charging(run.make_method(), privacy, task.noisy if run.sums else 1)
+    method: Any = _Charging(run.make_method(), privacy, task.noise_sites if run.sums else 1)
     InProcess().run(method, task, made_up)
     events: list[Event] = method.events
     return events
