@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from fedcover.engines.base import Traffic, sum_replies
 from fedcover.errors import FedcoverError
 from fedcover.methods.base import Message, Method, Published, SecureSum, Task
 from fedcover.privacy.ledger import Ledger
+from fedcover.privacy.randomness import SYSTEM, Randomness
 from fedcover.privacy.statement import Privacy
 from fedcover.site import Site
 
@@ -32,11 +33,15 @@ class InProcess:
     run_name
         Names the run in the ledgers, and is needed with them. The same name again means a retry:
         its queries get the stored replies, even if the data have changed since.
+    source
+        Where noise takes its bytes. SeededBytes only in experiments and tests: noise that somebody
+        can repeat protects nobody.
     """
 
     progress: bool = False
     ledgers: Mapping[str, Ledger] = field(default_factory=dict)
     run_name: str = ""
+    source: Randomness = SYSTEM
 
     def run(self, method: Method, task: Task, sites: Sequence[Site]) -> tuple[Published, Traffic]:
         """Drive both halves of a protocol to the end."""
@@ -54,6 +59,7 @@ class InProcess:
                 fix="Write InProcess(ledgers=..., run_name='november'), for example",
             )
         traffic = Traffic(0, dict.fromkeys(by_name, 0), dict.fromkeys(by_name, 0))
+        task = replace(task, source=self.source)
         server = method.server(task)
         with _bar(self.progress) as bar:
             line = bar.add_task(method.label, total=method.most_rounds) if bar else None
@@ -80,13 +86,15 @@ class InProcess:
     ) -> Message:
         ledger = self.ledgers.get(site.name)
         if ledger is None:
-            return method.answer(query, site)
+            return method.answer(query, site, self.source)
         budget = ledger.state().budget
         view = task.privacy.view if task.privacy else "server"
         privacy = Privacy(budget.epsilon, budget.delta, budget.unit, budget.relation, view)
         charges = method.charges(query, privacy, task.noisy)
         query_id = f"{self.run_name}/{site.name}/{number}/{query.kind}"
-        return ledger.answer(query_id, query, charges, lambda: method.answer(query, site))
+        return ledger.answer(
+            query_id, query, charges, lambda: method.answer(query, site, self.source)
+        )
 
 
 def _bar(show: bool) -> Progress | nullcontext[None]:

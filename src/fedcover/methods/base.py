@@ -2,14 +2,14 @@
 
 The server half is a generator. It yields a round, ``{site name: query}``, and receives
 ``{site name: reply}``; it returns what the server publishes. The site half is a pure function of
-the query and the site. Every query carries all it needs, so a site that restarts between two rounds
-answers just the same. Engines carry the messages and count them.
+the query, the site and the bytes that its noise takes. Every query carries all it needs, so a site
+that restarts between two rounds answers just the same. Engines carry the messages and count them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -22,6 +22,7 @@ from fedcover.fit import Fit as Fit
 from fedcover.labelshift.weights import likelihood_ratio
 from fedcover.position import TOP, Positions
 from fedcover.privacy.events import Event, ExactRelease
+from fedcover.privacy.randomness import SYSTEM, Randomness, SeededBytes
 from fedcover.privacy.statement import Privacy, PrivacyStatement
 from fedcover.quantile import rounding_slack
 from fedcover.scores import Score
@@ -76,6 +77,7 @@ class Task:
     sizes : numbers of calibration records, in the order of the sites, where they are public.
     fewest : the fewest sites that may be left in a secure sum; all of them unless said.
     certify : probability with which the coverage is to be at least 1-α; None for no certificate.
+    source : where noise takes its bytes.
     """
 
     sites: tuple[str, ...]
@@ -88,6 +90,7 @@ class Task:
     sizes: tuple[int, ...] | None = None
     fewest: int | None = None
     certify: float | None = None
+    source: Randomness = field(default=SYSTEM, compare=False, repr=False)
 
     @property
     def records(self) -> int | None:
@@ -98,6 +101,11 @@ class Task:
     def noisy(self) -> int:
         """Sites whose noise is in every secure sum."""
         return len(self.sites) if self.fewest is None else self.fewest
+
+    @property
+    def seeded(self) -> bool:
+        """Whether the noise comes from a seed, and so protects nobody."""
+        return isinstance(self.source, SeededBytes)
 
 
 Published = Any
@@ -134,8 +142,8 @@ class Method(Protocol):
         """The server half; returns the published fits by target name."""
         ...
 
-    def answer(self, query: Message, site: Site) -> Message:
-        """The site half."""
+    def answer(self, query: Message, site: Site, source: Randomness = SYSTEM) -> Message:
+        """The site half; its noise takes its bytes from the source."""
         ...
 
     def statement(self, task: Task) -> PrivacyStatement | None:

@@ -26,6 +26,7 @@ from fedcover.methods.base import (
     reply_of,
 )
 from fedcover.position import Positions, distances_at, positions, scores_at
+from fedcover.privacy.randomness import SYSTEM, Randomness
 from fedcover.quantile import WeightedSample, conformal_positions
 from fedcover.site import Site
 
@@ -68,7 +69,7 @@ class QuantileAverage(ServerMethod):
         )
         return common_fit(task, mean, int(sizes.sum()), alarms=_too_small(task, sizes))
 
-    def answer(self, query: Message, site: Site) -> Message:
+    def answer(self, query: Message, site: Site, source: Randomness = SYSTEM) -> Message:
         alphas = checks.alphas(query.arrays["alphas"].tolist())
         sample = WeightedSample(site.positions, np.ones(len(site)))
         found = conformal_positions(sample, alphas, np.ones(1))[:, 0]

@@ -38,6 +38,7 @@ from fedcover.methods.base import (
 )
 from fedcover.methods.quantile_average import common_fit, refuse_distributions
 from fedcover.position import Positions, positions, scores_at
+from fedcover.privacy.randomness import SYSTEM, Randomness
 from fedcover.quantile import WeightedSample, conformal_positions
 from fedcover.site import Site
 
@@ -184,7 +185,7 @@ class TDigest(ServerMethod):
             out[target.name] = fit
         return out
 
-    def answer(self, query: Message, site: Site) -> Message:
+    def answer(self, query: Message, site: Site, source: Randomness = SYSTEM) -> Message:
         delta = checks.whole(query.numbers["compression"], "compression", 10, 10_000)
         groups, extra = [site.scores], {}
         if query.numbers["per_label"]:
