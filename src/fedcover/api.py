@@ -74,7 +74,9 @@ def calibrate(
     chosen = None if isinstance(method, str) else under_budget(method, privacy)
     federation = engine.meet(sites, chosen, privacy)
     wanted = _targets(targets, federation, certify is not None)
-    task = Task.of(federation, privacy, seed=seed, alphas=alphas, targets=wanted)
+    task = Task.of(
+        federation, privacy, seed=seed, alphas=alphas, targets=wanted, source=engine.source
+    )
     why = ""
     if chosen is None:
         chosen, why = choose_method(task, engine)
@@ -152,7 +154,7 @@ def collect(
             fix="Load it with fedcover.SketchResult.load",
         )
     federation = engine.meet(sites, method, privacy)
-    task = Task.of(federation, privacy, seed=seed)
+    task = Task.of(federation, privacy, seed=seed, source=engine.source)
     statement = method.statement(task)
     if previous is not None:
         if not set(previous.sites) & set(task.sites):

@@ -227,7 +227,7 @@ def array(key, change):
 
 def no_noise(monkeypatch):
     """Sums can be checked to the last digit."""
-    monkeypatch.setattr("fedcover.privacy.noise.discrete_gaussian", lambda sigma, shape: 0)
+    monkeypatch.setattr("fedcover.privacy.noise.discrete_gaussian", lambda sigma, shape, source: 0)
 
 
 def exact_table(net, names, scale=64):

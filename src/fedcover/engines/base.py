@@ -30,6 +30,7 @@ from fedcover.methods.base import (
     fits_a_sum,
 )
 from fedcover.privacy.ledger import Ledger
+from fedcover.privacy.randomness import SYSTEM, Randomness
 from fedcover.privacy.statement import Privacy, PrivacyStatement
 from fedcover.site import Site
 
@@ -94,9 +95,12 @@ class Engine(ABC):
     ----------
     seconds_per_round
         About how long a round takes, for those who choose a method by it.
+    source
+        Where noise takes its bytes: from the operating system, but in studies and tests.
     """
 
     seconds_per_round: float = 0.0
+    source: Randomness = SYSTEM
 
     def meet(
         self, sites: Sequence[Site] | None, method: Method | None, privacy: Privacy | None
@@ -178,6 +182,7 @@ def charged_answer(
     query_id: str,
     view: str,
     noise_sites: int,
+    source: Randomness = SYSTEM,
 ) -> Message:
     """A site's reply; the one place where a ledger is charged, before the reply exists.
 
@@ -190,13 +195,15 @@ def charged_answer(
     view, noise_sites
         How the reply will be seen, and with the noise of how many sites. Unit, relation and δ of
         the charge are the ledger's own.
+    source
+        Where noise takes its bytes.
     """
     if ledger is None:
-        return method.answer(query, site)
+        return method.answer(query, site, source)
     budget = ledger.state().budget
     seen = Privacy(budget.epsilon, budget.delta, budget.unit, budget.relation, view)
     events = method.charges(query, seen, noise_sites)
-    return ledger.answer(query_id, query, events, lambda: method.answer(query, site))
+    return ledger.answer(query_id, query, events, lambda: method.answer(query, site, source))
 
 
 def query_id(run: str, site: str, number: int, query: Message) -> str:

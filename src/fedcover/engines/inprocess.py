@@ -21,6 +21,7 @@ from fedcover.engines.base import (
 from fedcover.errors import FedcoverError
 from fedcover.methods.base import Message, Method, Round, SumRound, Task
 from fedcover.privacy.ledger import Ledger
+from fedcover.privacy.randomness import SYSTEM, Randomness
 from fedcover.site import Site
 
 if TYPE_CHECKING:
@@ -41,11 +42,15 @@ class InProcess(Engine):
     run_name
         Names the run in the ledgers, and is needed with them. The same name again means a retry:
         its queries get the stored replies, even if the data have changed since.
+    source
+        Where noise takes its bytes. SeededBytes only in experiments and tests: noise that somebody
+        can repeat protects nobody.
     """
 
     progress: bool = False
     ledgers: Mapping[str, Ledger] = field(default_factory=dict)
     run_name: str = ""
+    source: Randomness = SYSTEM
 
     def run(self, method: Method, task: Task, sites: Sequence[Site] | None) -> Outcome:
         """Both halves of a method to the end."""
@@ -76,6 +81,7 @@ class InProcess(Engine):
                     query_id=query_id(self.run_name, name, number, query),
                     view=view,
                     noise_sites=task.noise_sites,
+                    source=self.source,
                 )
                 traffic.bytes_down[name] += query.nbytes
                 traffic.bytes_up[name] += replies[name].nbytes

@@ -2,14 +2,14 @@
 
 The server half is a generator. It yields a round, ``{site name: query}``, and receives
 ``{site name: reply}``; it returns what the server publishes. The site half is a pure function of
-the query and the site. Every query carries all it needs, so a site that restarts between two rounds
-answers just the same. Engines carry the messages and count them.
+the query, the site and the bytes that its noise takes. Every query carries all it needs, so a site
+that restarts between two rounds answers just the same. Engines carry the messages and count them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +20,7 @@ from fedcover.errors import FedcoverError
 from fedcover.fit import Fit as Fit
 from fedcover.members import Federation
 from fedcover.privacy.events import Event, ExactRelease
+from fedcover.privacy.randomness import SYSTEM, Randomness, SeededBytes
 from fedcover.privacy.statement import Privacy, PrivacyStatement
 from fedcover.scores import Score
 from fedcover.site import Site
@@ -83,6 +84,7 @@ class Task:
     sizes : numbers of calibration records, in the order of the sites, where they are public.
     min_survivors : the fewest sites that may be left in a secure sum; all of them unless said.
     certify : probability with which the coverage is to be at least 1-α; None for no certificate.
+    source : where noise takes its bytes.
     """
 
     sites: tuple[str, ...]
@@ -95,6 +97,7 @@ class Task:
     sizes: tuple[int, ...] | None = None
     min_survivors: int | None = None
     certify: float | None = None
+    source: Randomness = field(default=SYSTEM, compare=False, repr=False)
 
     @classmethod
     def of(cls, federation: Federation, privacy: Privacy | None, **more: Any) -> Task:
@@ -118,6 +121,11 @@ class Task:
     def noise_sites(self) -> int:
         """Sites whose noise is in every secure sum."""
         return len(self.sites) if self.min_survivors is None else self.min_survivors
+
+    @property
+    def seeded(self) -> bool:
+        """Whether the noise comes from a seed, and so protects nobody."""
+        return isinstance(self.source, SeededBytes)
 
 
 Published = Any
@@ -154,15 +162,17 @@ class Method(Protocol):
         """The server half; returns the published fits by target name."""
         ...
 
-    def answer(self, query: Message, site: Site) -> Message:
-        """The site half."""
+    @classmethod
+    def answer(cls, query: Message, site: Site, source: Randomness = SYSTEM) -> Message:
+        """The site half. It needs none of the options: a query carries all that it needs."""
         ...
 
     def statement(self, task: Task) -> PrivacyStatement | None:
         """What the run promises about privacy; None if nothing. Refuses what it cannot promise."""
         ...
 
-    def charges(self, query: Message, privacy: Privacy, n_sites: int) -> tuple[Event, ...]:
+    @classmethod
+    def charges(cls, query: Message, privacy: Privacy, n_sites: int) -> tuple[Event, ...]:
         """What answering a query costs a site, for its ledger."""
         ...
 
@@ -186,7 +196,8 @@ class ServerMethod:
             )
         return None
 
-    def charges(self, query: Message, privacy: Privacy, n_sites: int) -> tuple[Event, ...]:
+    @classmethod
+    def charges(cls, query: Message, privacy: Privacy, n_sites: int) -> tuple[Event, ...]:
         return (ExactRelease(query.kind),)
 
     def finalise(self, task: Task, published: Published, target: Target, site: Site | None) -> Fit:

@@ -48,6 +48,7 @@ from fedcover.methods.sketch.personalise import Personal
 from fedcover.methods.sketch.table import Layout, SketchTable, numbered
 from fedcover.privacy import accounting
 from fedcover.privacy.events import Event
+from fedcover.privacy.randomness import SYSTEM, Randomness
 from fedcover.privacy.statement import Privacy, PrivacyStatement
 from fedcover.site import Site
 
@@ -192,10 +193,12 @@ class Sketch:
         assert task.sizes is not None
         return min(task.sizes[i], self.most_per_site or task.sizes[i])
 
-    def answer(self, query: Message, site: Site) -> Message:
-        return client.answer(query, site)
+    @classmethod
+    def answer(cls, query: Message, site: Site, source: Randomness = SYSTEM) -> Message:
+        return client.answer(query, site, source)
 
-    def charges(self, query: Message, privacy: Privacy, n_sites: int) -> tuple[Event, ...]:
+    @classmethod
+    def charges(cls, query: Message, privacy: Privacy, n_sites: int) -> tuple[Event, ...]:
         return client.charges(query, privacy, n_sites)
 
     def statement(self, task: Task) -> PrivacyStatement | None:
@@ -225,7 +228,7 @@ class Sketch:
         public: tuple[str, ...] = ()
         if task.sizes is not None:
             public = ("the number of records of each site",)
-        return PrivacyStatement(
+        statement = PrivacyStatement(
             **{**vars(task.privacy), "epsilon": accounting.epsilon(events, task.privacy.delta)},
             events=events,
             public=public,
@@ -233,6 +236,7 @@ class Sketch:
             home="the label distribution of a site, from which its thresholds are made at the site "
             "itself: they depend on it without noise",
         )
+        return statement.with_seeded_noise() if task.seeded else statement
 
     def _records(self, task: Task) -> int | None:
         """Records that all sites put in, where that is public."""

@@ -21,6 +21,7 @@ from fedcover.privacy import accounting
 from fedcover.privacy.events import Event
 from fedcover.privacy.ledger import Ledger
 from fedcover.privacy.ledger_entries import TOLERANCE, Budget, merged
+from fedcover.privacy.randomness import SYSTEM, Randomness
 from fedcover.privacy.statement import Privacy
 from fedcover.site import Site
 from fedcover.wire import Message
@@ -36,10 +37,10 @@ class _Charging:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._method, name)
 
-    def answer(self, query: Message, site: Site) -> Message:
+    def answer(self, query: Message, site: Site, source: Randomness = SYSTEM) -> Message:
         if site.name == "rehearsal 0":
             self.events += self._method.charges(query, self._privacy, self._shares)
-        reply: Message = self._method.answer(query, site)
+        reply: Message = self._method.answer(query, site, source)
         return reply
 
 
