@@ -26,7 +26,7 @@ from tests.remote.federation import (
     with_body,
     with_facts,
 )
-from tests.securesum.driving import signed_card
+from tests.securesum.driving import signed_advertisement
 
 STAGES = ("keys", "shares", "masked", "agree", "unmask")
 
@@ -127,14 +127,13 @@ def test_too_few_in_the_words_of_the_user(net):
     )
 
 
-def swapped(query, terms, key):
-    """The query with another card of s1, signed with a key that is not in the rosters."""
-    return Message(
-        query.kind, {**query.arrays, "card:s1": signed_card(terms, "s1", key)}, query.numbers
-    )
+def swapped(query, about, key):
+    """The query with other keys of s1, signed with a key that is not in the rosters."""
+    other = {"card:s1": signed_advertisement(about, "s1", key)}
+    return Message(query.kind, {**query.arrays, **other}, query.numbers)
 
 
-def test_a_card_that_is_swapped_on_the_way_to_the_server_is_noticed(net):
+def test_a_key_advertisement_that_is_swapped_on_the_way_to_the_server_is_noticed(net):
     from fedcover.securesum import SumSpec
 
     stranger = Ed25519PrivateKey.generate()
@@ -143,16 +142,14 @@ def test_a_card_that_is_swapped_on_the_way_to_the_server_is_noticed(net):
         reply = answer()
         if (name, kind(letter)) != ("s1", "keys"):
             return reply
-        card = signed_card(SumSpec.of_query(letter.body), "s1", stranger)
-        return with_body(reply, lambda m: spec.make("keys", {"card": card}))
+        other = signed_advertisement(SumSpec.of_message(letter.body), "s1", stranger)
+        return with_body(reply, lambda m: spec.stage_message("keys", {"card": other}))
 
     net.fault = fault
     server = Server(net)
     assert server.go().sites == ("s0", "s2", "s3")
-    assert server.conductor.missing == {
-        "s1": "answered the stage 'keys' wrongly: a card of 's1' that this site did not sign for "
-        "this run"
-    }
+    assert list(server.conductor.missing) == ["s1"]
+    assert "did not sign" in server.conductor.missing["s1"]
 
 
 def test_a_server_that_puts_in_a_key_of_its_own_gets_no_numbers(net):
@@ -163,7 +160,7 @@ def test_a_server_that_puts_in_a_key_of_its_own_gets_no_numbers(net):
 
     def fault(name, letter, answer):
         if kind(letter) == "keys":
-            terms.append(SumSpec.of_query(letter.body))
+            terms.append(SumSpec.of_message(letter.body))
         if kind(letter) != "shares" or name == "s1":
             return answer()
         lie = Envelope(
@@ -175,7 +172,7 @@ def test_a_server_that_puts_in_a_key_of_its_own_gets_no_numbers(net):
     with pytest.raises(fc.FedcoverError, match=r"'s0' does not agree .*\(code 'agreement'\)"):
         Server(net).go()
     assert not net.asked("masked")
-    assert "a card of 's1' that this site did not sign for this run" in net.log("s0")
+    assert "key advertisement of 's1' that this site did not sign" in net.log("s0")
 
 
 def test_a_site_counts_the_sites_itself_and_refuses_sums_of_too_few(net):

@@ -158,18 +158,18 @@ class Client:
         from fedcover.engines.remote.secure_rounds import SecureSumSession
 
         def answered(terms: SumSpec) -> bool:
-            name = self._name(letter, terms.question)
+            name = self._name(letter, terms.query)
             return self.ledger is not None and self.ledger.state().answer_to(name) is not None
 
         def contribute(terms: SumSpec) -> Message:
-            facts = (run_method, privacy, "secure-sum", terms.needed)
-            return self._reply(letter, terms.question, *facts)
+            facts = (run_method, privacy, "secure-sum", terms.threshold)
+            return self._reply(letter, terms.query, *facts)
 
         summing = SecureSumSession(
             participant=self.participant,
             memory=self.memory,
             round_=f"{letter.run}/{letter.number}",
-            accept=lambda terms: self.rules.check_sum(terms.needed),
+            accept=lambda terms: self.rules.check_sum(terms.threshold),
             answered=answered,
             contribute=contribute,
         )

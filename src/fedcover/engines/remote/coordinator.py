@@ -217,7 +217,7 @@ class Coordinator:
             run=f"{self.run}/{number}/{urandom(6).hex()}",
             sites=tuple(asked.queries),
             shapes=asked.shapes,
-            question=question,
+            query=question,
             threshold=task.noisy,
         )
         total = secure_total(
