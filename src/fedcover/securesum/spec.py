@@ -26,7 +26,6 @@ VERSION = 1
 
 STAGES = ("keys", "shares", "masked", "agree", "unmask")
 
-
 LEAST_SITES = 3
 """With two sites, the sum less one's own vector is the other's: there is nothing left to hide."""
 
@@ -122,6 +121,8 @@ class SumSpec:
         Equal specifications have equal bytes, so a signature or a key made for one run fits no
         other: what was said in it cannot be replayed.
         """
+        # What is hashed, sent and stored keeps the names of version 1: "terms" for this, "question"
+        # for its query, "card" for a key advertisement.
         return crypto.digest("terms", wire.encode(self.to_message()))
 
     def in_order(self, names: Collection[str]) -> tuple[str, ...]:
