@@ -74,6 +74,7 @@ def replies(spy, name, source):
         seed=4,
         privacy=privacy,
         sizes=(300, 200),
+        source=source,
     )
     given = sites()
     published = InProcess(source=source).run(watched, task, given).published
