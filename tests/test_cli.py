@@ -173,7 +173,7 @@ def test_one_of_two_such_targets_is_fine(folder):
     ],
 )
 def test_output_places_are_checked_before_the_work(calibrated, arguments, message, monkeypatch):
-    for name in ("fedcover.cli.common.open_outputs", "fedcover._io.files.open_outputs"):
+    for name in ("fedcover.cli.files.open_outputs", "fedcover._io.files.open_outputs"):
         monkeypatch.setattr(name, lambda *a, **k: pytest.fail("the work has begun"))
     before = sorted(calibrated.rglob("*"))
     assert message in refused(*arguments)

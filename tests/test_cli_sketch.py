@@ -41,7 +41,7 @@ def sketch(folder):
 @pytest.fixture
 def no_work(monkeypatch):
     """Fails where data is read or collected."""
-    for name in ("fedcover._io.files.open_outputs", "fedcover.cli.common.open_outputs"):
+    for name in ("fedcover._io.files.open_outputs", "fedcover.cli.files.open_outputs"):
         monkeypatch.setattr(name, lambda *a, **k: pytest.fail("data was read"))
     monkeypatch.setattr(fc, "collect", lambda *a, **k: pytest.fail("budget was spent"))
 

@@ -21,10 +21,8 @@ from fedcover.cli.common import (
     error_rates,
     known_target,
     out,
-    read_sites,
-    site_files,
-    site_name,
 )
+from fedcover.cli.files import read_sites, site_files, site_name
 
 HELPS = {
     "target counts": "more labelled records of {target}, or label_counts of {target} from more "

@@ -33,17 +33,15 @@ from fedcover.cli.common import (
     coverages,
     error_rates,
     known_target,
-    make,
     out,
     privacy_budget,
-    read_sites,
     shown_once,
-    site_files,
-    site_name,
     spans,
 )
+from fedcover.cli.files import read_sites, site_files, site_name
 from fedcover.errors import FedcoverError
 from fedcover.methods.base import checked_certify, under_budget
+from fedcover.options import make
 
 METHODS: dict[str, type[Any]] = {
     "dp-fedcp": fc.methods.DPFedCP,
