@@ -38,18 +38,18 @@ from fedcover.inputs import listed, shown
 
 def site_files(files: list[Path]) -> list[Path]:
     """The files given; patterns that the shell left alone are matched here."""
-    found: list[Path] = []
+    paths: list[Path] = []
     for path in files:
         text = str(path)
         if path.exists():
-            found.append(path)
+            paths.append(path)
         elif any(c in text for c in "*?["):
             matches = sorted(glob(text))
             if not matches:
                 raise FileError(
                     f"no file matches {text}", allowed="at least one file", fix="Check the path"
                 )
-            found.extend(Path(m) for m in matches)
+            paths.extend(Path(m) for m in matches)
         elif _is_number(text):
             raise FedcoverError(
                 f"{text} stands among the files, and no file has that name",
@@ -57,8 +57,8 @@ def site_files(files: list[Path]) -> list[Path]:
                 fix="Repeat the option for every level: --alpha 0.1 --alpha 0.2 (bounds takes one)",
             )
         else:
-            found.append(path)
-    return found
+            paths.append(path)
+    return paths
 
 
 def _is_number(text: str) -> bool:
@@ -247,23 +247,23 @@ class LabelFile:
             return self.values
         known = label_names or [str(k) for k in range(n_classes)]
         classes = checks.labels(list(self.values), n_classes, str(self.path), None, known)
-        found: dict[int, str] = {}
+        by_class: dict[int, str] = {}
         for k, (given, value) in zip(classes.tolist(), self.values.items(), strict=True):
-            if k in found:
+            if k in by_class:
                 raise FedcoverError(
                     f"{self.path} names class {known[k]} twice, once as {given!r}",
                     allowed="every class once",
                     fix="Remove one of the two",
                 )
-            found[k] = value
-        if missing is None and len(found) < n_classes:
-            left = [known[k] for k in range(n_classes) if k not in found]
+            by_class[k] = value
+        if missing is None and len(by_class) < n_classes:
+            left = [known[k] for k in range(n_classes) if k not in by_class]
             raise FedcoverError(
                 f"{self.path} leaves out {len(left)} of {n_classes} classes: {listed(left, 6)}",
                 allowed="a value for every class",
                 fix="Add them",
             )
-        return [found.get(k, missing or "") for k in range(n_classes)]
+        return [by_class.get(k, missing or "") for k in range(n_classes)]
 
 
 def read_label_file(path: Path) -> LabelFile:
@@ -311,16 +311,16 @@ def _json(path: Path, text: str) -> list[str] | dict[str, str]:
         return dict(pairs)
 
     try:
-        found = json.loads(text, object_pairs_hook=once)
+        values = json.loads(text, object_pairs_hook=once)
     except (ValueError, RecursionError) as error:
         if isinstance(error, FedcoverError):
             raise
         raise _unreadable(path, "is not JSON") from None
-    if isinstance(found, dict):
-        return {name: _plain(path, value, name) for name, value in found.items()}
-    if isinstance(found, list):
-        return [_plain(path, value, str(k)) for k, value in enumerate(found)]
-    raise _unreadable(path, f"holds {shown(found)}")
+    if isinstance(values, dict):
+        return {name: _plain(path, value, name) for name, value in values.items()}
+    if isinstance(values, list):
+        return [_plain(path, value, str(k)) for k, value in enumerate(values)]
+    raise _unreadable(path, f"holds {shown(values)}")
 
 
 def _csv(path: Path, text: str) -> dict[str, str]:
