@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import fedcover as fc
-from fedcover.engines.remote.coordinator import Coordinator, RetryPolicy
+from fedcover.engines.remote.coordinator import Coordinator
 from fedcover.engines.remote.envelope import Envelope, digest
+from fedcover.engines.remote.transport import RetryPolicy
 from fedcover.methods.base import Task
 from fedcover.wire import Message
 from tests.remote.federation import (
@@ -26,7 +27,7 @@ DPFEDCP = fc.methods.DPFedCP(rounds=3, solver="averaging", start=0.5)
 
 @pytest.fixture
 def net(tmp_path):
-    return Net(tmp_path, rules=OPEN)
+    return Net(tmp_path, policy=OPEN)
 
 
 def exact(net, **more):
@@ -44,7 +45,7 @@ def test_the_rounds_of_a_method_are_those_of_the_in_process_engine(net):
         wanted = fc.calibrate(sites, (0.1, 0.2), server.method, seed=0)
         for name, fit in fits.items():
             assert np.array_equal(fit.thresholds, wanted[name].thresholds)
-        assert server.conductor.traffic.rounds == wanted["s0"].cost.rounds
+        assert server.coordinator.traffic.rounds == wanted["s0"].cost.rounds
 
 
 def test_a_site_that_raises_is_named_and_its_words_stay_at_home(net, monkeypatch):
@@ -105,7 +106,7 @@ def test_the_time_of_a_stage_is_what_was_asked_for(net):
             waited.append(seconds)
             return {}
 
-    timed = Timed(net.folder, rules=OPEN)
+    timed = Timed(net.folder, policy=OPEN)
     with pytest.raises(fc.FedcoverError, match="0 sites are there; node 0 did not answer within 7"):
         Coordinator(timed, "r", RetryPolicy(7.5, 3, 4)).hello("sketch", None)
     assert waited == [7.5] * 4
@@ -120,7 +121,7 @@ def test_fewer_sites_than_the_quorum_end_the_run_and_as_many_begin_it(net):
     server = exact(net, quorum=2)
     assert server.go().sites == ("s0", "s2")
     silence = "did not answer within 0.01 s, asked 2 time(s)"
-    assert server.conductor.missing == {"node 1": silence, "node 3": silence}
+    assert server.coordinator.missing == {"node 1": silence, "node 3": silence}
 
 
 def test_nodes_that_connect_late_are_waited_for(net, monkeypatch):
@@ -140,9 +141,9 @@ def of_an_earlier_round(net, name, letter, reply):
 
 def of_another_run(net, name, letter, reply):
     found = Envelope.of_bytes(reply)
-    sent = Envelope("ask", "october", letter.number, {}, letter.body).to_bytes()
+    sent = Envelope("ask", "october", letter.number, {}, letter.payload).to_bytes()
     facts = {"of": digest(sent)}
-    return Envelope("ask", "october", found.number, facts, found.body).to_bytes()
+    return Envelope("ask", "october", found.number, facts, found.payload).to_bytes()
 
 
 def of_another_run_that_says_it_is_of_this_letter(net, name, letter, reply):
@@ -151,7 +152,8 @@ def of_another_run_that_says_it_is_of_this_letter(net, name, letter, reply):
 
 def of_another_letter(net, name, letter, reply):
     """Of the same round of a run of the same name that asked for something else there."""
-    body = Message(letter.body.kind, letter.body.arrays, {**letter.body.numbers, "step": 0.5})
+    query = letter.payload
+    body = Message(query.kind, query.arrays, {**query.numbers, "step": 0.5})
     other = Envelope("ask", letter.run, letter.number, {}, body)
     return net.node(1).handle(other.to_bytes())
 
@@ -161,7 +163,7 @@ def of_another_stage(net, name, letter, reply):
 
 
 def without_a_message(net, name, letter, reply):
-    return Envelope("ask", letter.run, letter.number, Envelope.of_bytes(reply).facts).to_bytes()
+    return Envelope("ask", letter.run, letter.number, Envelope.of_bytes(reply).header).to_bytes()
 
 
 def cut_off(net, name, letter, reply):
@@ -213,7 +215,7 @@ def test_a_reply_of_something_else_is_none(net, stale, once):
 def test_a_reply_to_the_same_letter_from_another_site_is_that_site_lying(net):
     """All sites get the same letter in this round, so nothing in a reply says whose it is."""
     net.fault = lambda name, letter, answer: (
-        answer() if name != "s1" or letter.stage == "hello" else net.heard[-1][2]
+        answer() if name != "s1" or letter.phase == "hello" else net.heard[-1][2]
     )
     with pytest.raises(fc.FedcoverError, match="'s1' answered"):
         exact(net).go()  # its declared number of records gives it away
@@ -268,9 +270,9 @@ def test_a_private_run_survives_resends_in_every_stage(tmp_path):
 
     def fault(name, letter, answer):
         reply = answer()
-        if (name, letter.stage, kind(letter)) in lost:
+        if (name, letter.phase, kind(letter)) in lost:
             return reply
-        lost.add((name, letter.stage, kind(letter)))
+        lost.add((name, letter.phase, kind(letter)))
         return None
 
     net.fault = fault

@@ -6,7 +6,7 @@ import pytest
 
 import fedcover as fc
 from fedcover.engines.remote.envelope import Envelope
-from fedcover.methods.base import SecureSum
+from fedcover.methods.base import SumRound
 from fedcover.privacy.ledger import Ledger
 from fedcover.securesum import SumSpec
 from fedcover.securesum import server as sum_server
@@ -115,21 +115,21 @@ class LyingServer:
 
     def __init__(self, net):
         self.net = net
-        server = Server(net, fewest=len(net.sites))
+        server = Server(net, min_survivors=len(net.sites))
         server.go()  # of its own run; gives the question that all sites know
         asked = next(SKETCH.server(server.task))
-        assert isinstance(asked, SecureSum)
+        assert isinstance(asked, SumRound)
         self.question, self.shapes = next(iter(asked.queries.values())), asked.shapes
         net.heard.clear()
 
     def hello(self, *runs):
-        hello = next(one for _, one, _ in self.net.passed if one.stage == "hello")
+        hello = next(one for _, one, _ in self.net.passed if one.phase == "hello")
         for run in runs:
             for number in self.net.sites:
                 reply = self.net.node(number).handle(
-                    Envelope("hello", run, 0, hello.facts).to_bytes()
+                    Envelope("hello", run, 0, hello.header).to_bytes()
                 )
-                assert Envelope.of_bytes(reply).stage == "hello"
+                assert Envelope.of_bytes(reply).phase == "hello"
 
     def sum(self, terms_run, sites, letters_of, skip=(), threshold=3):
         """The sum of some sites; `letters_of(stage)` is the (run, number) a letter says.
@@ -155,10 +155,10 @@ class LyingServer:
                 (node,) = [k for k, site in self.net.sites.items() if site.name == name]
                 letter = Envelope("sum", run, number, {}, query)
                 reply = Envelope.of_bytes(self.net.node(node).handle(letter.to_bytes()))
-                if reply.stage == "refused":
-                    codes[name] = reply.facts["code"]
+                if reply.phase == "refused":
+                    codes[name] = reply.header["code"]
                 else:
-                    replies[name] = reply.body
+                    replies[name] = reply.payload
 
 
 def test_letters_of_another_run_do_not_get_around_the_list_of_survivors(tmp_path):
@@ -226,7 +226,7 @@ def test_a_site_that_has_lost_its_memory_and_kept_its_ledger_sends_nothing_again
 
 def test_another_threshold_is_another_question_and_not_answered(net):
     Server(net).go()
-    refused(net, fewest=4)
+    refused(net, min_survivors=4)
 
 
 def test_the_server_says_who_has_changed_since_the_run_began(net, tmp_path):
@@ -249,8 +249,8 @@ def test_sites_that_were_not_there_at_first_are_left_out_of_a_repeat(tmp_path):
     found = server.go()
     server.net = Net(tmp_path, made(4), budget=BUDGET)
     assert same(found, server.go())
-    assert server.conductor.missing == {"s3": "is not of this run, which began without it"}
-    assert set(server.conductor.names) == {"s0", "s1", "s2"}
+    assert server.coordinator.missing == {"s3": "is not of this run, which began without it"}
+    assert set(server.coordinator.nodes) == {"s0", "s1", "s2"}
     assert server.net.answers() == {"s0": 1, "s1": 1, "s2": 1, "s3": 0}
 
 
