@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import fedcover as fc
 from fedcover import cli
 from fedcover.certificate import Certificate
-from fedcover.cli.calibrate import METHODS
+from fedcover.methods import registry
 
 
 @pytest.fixture
@@ -76,14 +76,14 @@ def test_calibrate_predict_evaluate(folder):
     assert figures["mean_size"] == sets.sizes.mean(axis=1).tolist()
 
 
-@pytest.mark.parametrize("method", sorted(METHODS))
+@pytest.mark.parametrize("method", registry.names())
 def test_every_method_runs(folder, method):
     done = run("calibrate", "site-mercy.npz", "site-stjohn.npz", "--method", method, "--out", "o",
                "--target", "stjohn")  # fmt: skip
     assert done.exit_code == 0, done.output
     assert [p.name for p in (folder / "o").iterdir()] == ["stjohn.json"]
     cal = fc.Calibration.load("o/stjohn.json")
-    assert cal.shares_scores == METHODS[method].shares_scores
+    assert cal.shares_scores == registry.named(method).shares_scores
     assert cal.reveals in said(done)
 
 
@@ -99,6 +99,7 @@ def test_options_reach_method_and_score(folder):
 BAD = {
     "alpha": (["--alpha", 1.1], ("alpha", "1.1")),
     "method": (["--method", "magic"], ("method", "'magic'")),
+    "study": (["--method", "oracle-weights"], ("oracle-weights", "study")),
     "score": (["--score", "magic"], ("score", "'magic'")),
     "option": (["--option", "speed=9"], ("option", "'speed=9'")),
     "bad value": (["--option", "rounds=-1"], ("rounds", "-1")),

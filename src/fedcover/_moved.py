@@ -103,13 +103,22 @@ PACKAGES = {"engines.network", "protocols", "sketch"}
 
 RENAMED = {
     "engines.flower.channel": {"GridChannel": "GridTransport"},
+    "engines.flower.client_app": {"NodeMaker": "ClientMaker"},
     "engines.flower.site": {"read_rules": "read_policy", "site_node": "client_from_config"},
     "engines.network.codes": {"words": "refused_by"},
     "engines.network.conductor": {"Conductor": "Coordinator"},
-    "engines.network.letters": {"Letter": "Envelope"},
+    "engines.network.letters": {
+        "Letter": "Envelope",
+        "MOST_HEAD": "MAX_HEADER",
+        "STAGES": "PHASES",
+    },
     "engines.network.memory": {"Memory": "ClientState"},
     "engines.network.node": {"SiteNode": "Client"},
-    "engines.network.post": {"Channel": "Transport", "Patience": "RetryPolicy"},
+    "engines.network.post": {
+        "Channel": "Transport",
+        "Patience": "RetryPolicy",
+        "exchange": "request_all",
+    },
     "engines.network.rules": {"Rules": "SitePolicy", "check_room": "check_remaining_budget"},
     "engines.network.summing": {"Summing": "SecureSumSession"},
     "engines.sums": {"added_up": "sum_replies"},

@@ -11,8 +11,9 @@ from rich.text import Text
 import fedcover as fc
 from fedcover import checks
 from fedcover.cli.common import err, out
+from fedcover.methods import registry
 
-METHODS = ("sketch", "dp-fedcp", "paper")
+METHODS = (*(e.name for e in registry.entries() if e.audited), "paper")
 
 
 def audit(
