@@ -76,7 +76,7 @@ def replies(spy, name, source):
         sizes=(300, 200),
     )
     given = sites()
-    published, _ = InProcess(source=source).run(watched, task, given)
+    published = InProcess(source=source).run(watched, task, given).published
     sent = {}
     for _, _, reply in watched.heard:
         for key, array in reply.arrays.items():

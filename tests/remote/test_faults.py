@@ -35,7 +35,7 @@ def exact(net, **more):
 
 
 def dp_fedcp(net, **more):
-    return exact(net, **{"method": DPFEDCP, "name": "dp-fedcp", **more})
+    return exact(net, **{"method": DPFEDCP, **more})
 
 
 def test_the_rounds_of_a_method_are_those_of_the_in_process_engine(net):

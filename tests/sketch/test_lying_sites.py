@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fedcover as fc
+from fedcover.engines.base import Engine
 from fedcover.privacy.randomness import SYSTEM
 from fedcover.wire import Message
 
@@ -131,7 +132,7 @@ def test_a_table_that_contradicts_its_labels_is_refused(sites):
 
 
 def test_a_site_that_does_not_answer_is_named(sites):
-    class Silent:
+    class Silent(Engine):
         def run(self, method, task, sites):
             server = method.server(task)
             asked = next(server)

@@ -272,7 +272,7 @@ class Coordinator(Engine):
             run=f"{self.run_name}/{number}/{urandom(6).hex()}",
             sites=tuple(asked.queries),
             shapes=asked.shapes,
-            question=question,
+            query=question,
             threshold=task.noise_sites,
         )
         total = secure_total(
