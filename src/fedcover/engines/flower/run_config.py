@@ -13,6 +13,7 @@ from fedcover.methods.base import Method, under_budget
 from fedcover.methods.dp_fedcp.method import DPFedCP
 from fedcover.methods.pooled import EstimatedWeights, Pooled
 from fedcover.methods.sketch.method import Sketch
+from fedcover.options import make
 from fedcover.privacy.statement import Privacy
 
 
@@ -143,8 +144,6 @@ class Run:
 
     def make_method(self) -> Method:
         """The method with its options, 'key=value' with commas."""
-        from fedcover.cli.common import make
-
         options = [part.strip() for part in self.options.split(",") if part.strip()]
         made: Method = make(METHODS, self.method, options, "method")
         return under_budget(made, self.privacy)
