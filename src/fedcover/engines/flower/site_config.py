@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,15 +36,19 @@ KEYS = {
 
 def client_from_config(config: Mapping[str, Any]) -> Client:
     """The site of a node, from its configuration; everything is checked here."""
-    memory = ClientState(Path(text_of(config, "state")))
     return Client(
         site=read_site(config),
-        memory=memory,
+        memory=state_of(config),
         rules=read_policy(config),
         ledger=Ledger(text_of(config, "ledger")) if "ledger" in config else None,
         participant=read_participant(config),
         out=Path(text_of(config, "out")) if "out" in config else None,
     )
+
+
+def state_of(config: Mapping[str, Any]) -> ClientState:
+    """Its folder for state and log, which is made here."""
+    return ClientState(Path(text_of(config, "state")))
 
 
 def known_keys(config: Mapping[str, Any]) -> None:
@@ -80,7 +81,7 @@ def read_site(config: Mapping[str, Any]) -> Site:
         text_of(config, "data"),
         site_name(config),
         kinds[wanted](**options),
-        _whole(config, "seed", 0) if "seed" in config else _kept_seed(config),
+        _whole(config, "seed", 0) if "seed" in config else state_of(config).score_seed(),
         logits=checks.flag(config.get("logits", False), "logits"),
         temperature=_number(config, "temperature", 1.0),
     )
@@ -131,18 +132,6 @@ def read_roster(path: str) -> Any:
             f"{path} names a site twice", allowed="one line for each site", fix="Remove repeats"
         )
     return load_roster({name: line.encode() for name, line in entries})
-
-
-def _kept_seed(config: Mapping[str, Any]) -> int:
-    """A seed of this site's own: every letter starts a new process, and scores must not change."""
-    path = ClientState(Path(text_of(config, "state"))).folder / "score-seed"
-    if not path.exists():
-        part = path.with_name(f"score-seed.{os.getpid()}")
-        part.write_text(str(secrets.randbits(62)))
-        with suppress(FileExistsError):  # another letter was quicker
-            os.link(part, path)
-        part.unlink()
-    return int(path.read_text())
 
 
 def _contents(path: str) -> bytes:

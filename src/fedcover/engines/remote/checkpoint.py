@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fedcover import wire
-from fedcover._io.writing import replacing_bytes
+from fedcover._io.writing import part_of
 from fedcover.engines.base import Traffic
 from fedcover.errors import FileError
 from fedcover.wire import Message
@@ -114,8 +114,8 @@ class Checkpoint:
             raise _unusable(self.folder, f"cannot be used ({error.strerror})") from None
 
     def _write(self, name: str, data: bytes) -> None:
-        with replacing_bytes(self.folder / name) as file:
-            file.write(data)
+        with part_of(self.folder / name, 0o600) as part:
+            part.write_bytes(data)
 
 
 def _facts(path: Path, text: bytes) -> dict[str, Any]:

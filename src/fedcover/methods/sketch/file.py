@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcover import checks, scores
-from fedcover._io.writing import replacing_bytes
+from fedcover._io.writing import write
 from fedcover.calibration import Cost, privacy_facts, privacy_from
 from fedcover.errors import FileError
 from fedcover.inputs import names
@@ -37,8 +37,7 @@ MOST_BYTES = 1 << 30
 
 def save(sketch: SketchResult, path: str | Path) -> None:
     """Write a sketch; the file is replaced only when fully written."""
-    with replacing_bytes(path) as file:
-        file.write(to_bytes(sketch))
+    write(path, to_bytes(sketch))
 
 
 def to_bytes(sketch: SketchResult) -> bytes:
