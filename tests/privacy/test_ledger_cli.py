@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from fedcover._io.facts import digest
 from fedcover.cli.ledger import ledger_app
 from fedcover.errors import FedcoverError
 from fedcover.methods.base import Message
 from fedcover.privacy import accounting
 from fedcover.privacy.events import GaussianRelease
 from fedcover.privacy.ledger import Ledger
-from fedcover.privacy.ledger_entries import Budget, digest
+from fedcover.privacy.ledger_entries import Budget
 
 EVENT = GaussianRelease("label counts", sigma=20.0, sensitivity=1.0)
 

@@ -14,10 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fedcover import checks
+from fedcover._io.facts import digest
 from fedcover._io.writing import part_of
 from fedcover.errors import FileError
 from fedcover.privacy import accounting
-from fedcover.privacy.ledger_entries import START, Entry, LedgerState, digest, entry_from, merged
+from fedcover.privacy.ledger_entries import START, Entry, LedgerState, entry_from, merged
 
 APPLICATION, SCHEMA_VERSION = 0x46434C47, 1  # "FCLG", where SQLite keeps the kind of a file
 SCHEMA = (
@@ -120,7 +121,7 @@ class LedgerFile:
             try:
                 entry = entry_from(text)
                 good = digest(text) == chained and stored == entry.number == number
-            except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            except (ValueError, TypeError):
                 good = False
             if not good or entry.previous != last:
                 raise self.damaged(f"entry {number} was changed, or one before it is missing")

@@ -7,8 +7,6 @@ hold secrets of secure sums, and the log may quote data.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import secrets
 from collections.abc import Iterator
@@ -17,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedcover._io.facts import digest, from_json, to_json
 from fedcover._io.writing import part_of
 from fedcover.errors import FileError
 
@@ -101,18 +100,13 @@ class ClientState:
 
     def _facts(self, name: str) -> dict[str, Any] | None:
         data = self._read(name)
-        if data is None:
-            return None
         try:
-            facts = json.loads(data)
+            return None if data is None else from_json(data)
         except ValueError:
-            facts = None
-        if not isinstance(facts, dict):
-            raise _unusable(self.folder / name, "is damaged")
-        return facts
+            raise _unusable(self.folder / name, "is damaged") from None
 
     def _keep(self, name: str, facts: dict[str, Any]) -> None:
-        self._write(name, json.dumps(facts, sort_keys=True).encode())
+        self._write(name, to_json(facts).encode())
 
     def _read(self, name: str) -> bytes | None:
         try:
@@ -129,7 +123,7 @@ class ClientState:
 
 
 def _short(name: str) -> str:
-    return hashlib.sha256(name.encode()).hexdigest()[:24]
+    return digest(name)[:24]
 
 
 def _unusable(path: Path, why: str) -> FileError:

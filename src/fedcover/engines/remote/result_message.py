@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fedcover import checks
-from fedcover.calibration import Calibration, Cost, privacy_facts, privacy_from
+from fedcover._io.facts import facts_of, made_of
+from fedcover.calibration import Calibration, Cost
 from fedcover.engines.remote.policy import METHODS
 from fedcover.errors import FedcoverError
 from fedcover.fit import calibration_of
@@ -62,8 +63,8 @@ def fit_facts(
     return {
         "method": method,
         "label": label,
-        "privacy": privacy_facts(statement),
-        "cost": asdict(cost),
+        "privacy": facts_of(statement),
+        "cost": facts_of(cost),
         "n_sites": n_sites,
         "options": dict(options or {}),
     }
@@ -125,7 +126,7 @@ def _concluded(message: Message, facts: Mapping[str, Any], site: Site) -> Callab
         site.name,
         alphas,
         method,
-        privacy_from(facts["privacy"]),
+        made_of(PrivacyStatement | None, facts["privacy"]),
         Cost(**{name: checks.whole(n, name, 0) for name, n in facts["cost"].items()}),
         checks.whole(facts["n_sites"], "n_sites", 1),
         site.score,
