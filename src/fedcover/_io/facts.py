@@ -71,6 +71,8 @@ def facts_of(thing: Any, kind: Any = None) -> Any:
     kind
         Its annotation, where that is a union of dataclasses.
     """
+    if type(thing) in (str, int, float, NoneType):  # most are, and ledgers are long
+        return thing
     options = _options(kind)
     if is_dataclass(thing) and not isinstance(thing, type):
         plain = {name: facts_of(getattr(thing, name), k) for name, k in hints(type(thing)).items()}
@@ -91,13 +93,15 @@ def made_of(kind: Any, facts: Any) -> Any:
     facts
         Plain values. A field may be missing if it has a default.
     """
+    if type(facts) is kind:
+        return facts
     options = _options(kind)
     if facts is None and NoneType in get_args(kind):
         return None
     if len(options) > 1:
         facts = dict(facts)
         name = facts.pop("type", None)
-        options = [one for one in options if one.__name__ == name]
+        options = tuple(one for one in options if one.__name__ == name)
         if not options:
             raise ValueError(f"no type is called {name!r:.80}")
     (kind,) = options
@@ -126,19 +130,23 @@ def hints(kind: type[Any]) -> dict[str, Any]:
 
 
 def _dataclass(kind: Any, facts: Any) -> Any:
-    usual = {f.name: f.default is not MISSING for f in fields(kind)}
-    if not isinstance(facts, dict) or not set(facts) <= set(usual):
-        raise ValueError(f"{kind.__name__} has {', '.join(usual)}, not {list(facts)!r:.200}")
-    if missing := [name for name, has in usual.items() if not has and name not in facts]:
-        raise ValueError(f"{kind.__name__} without {missing[0]}")
     types = hints(kind)
+    if not isinstance(facts, dict) or not _needed(kind) <= facts.keys() <= types.keys():
+        raise ValueError(f"{kind.__name__} has {', '.join(types)}, not {list(facts)!r:.200}")
     return kind(**{name: made_of(types[name], fact) for name, fact in facts.items()})
 
 
-def _options(kind: Any) -> list[Any]:
+@cache
+def _needed(kind: Any) -> frozenset[str]:
+    """The fields of a dataclass that have no default."""
+    return frozenset(f.name for f in fields(kind) if f.default is MISSING)
+
+
+@cache
+def _options(kind: Any) -> tuple[Any, ...]:
     """What an annotation allows besides None."""
     union = get_origin(kind) in (Union, UnionType)
-    return [one for one in (get_args(kind) if union else (kind,)) if one is not NoneType]
+    return tuple(one for one in (get_args(kind) if union else (kind,)) if one is not NoneType)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
