@@ -234,7 +234,7 @@ def test_under_a_budget_it_is_the_sketch(view, relation, monkeypatch):
     """The same statement, and the same thresholds where noise is taken out of both."""
     privacy = fc.Privacy(4.0, 1e-6, relation=relation, view=view)
     taken_out = "fedcover.privacy.noise.discrete_gaussian"
-    monkeypatch.setattr(taken_out, lambda sigma, shape: np.zeros(shape, dtype=np.int64))
+    monkeypatch.setattr(taken_out, lambda sigma, shape, source: np.zeros(shape, dtype=np.int64))
     targets = {"b": ["b"], "outside": [5, 3, 2]}
     one, two = (
         fc.calibrate(budget_sites(), LEVELS, m, targets=targets, privacy=privacy)
@@ -401,7 +401,8 @@ def test_local_sends_nothing_and_says_so():
 def test_equal_rows_and_a_known_seed_do_not_void_the_sensitivity(relation, monkeypatch):
     """A tree with few leaves: the random u of a record must not depend on other records."""
     monkeypatch.setattr(
-        "fedcover.privacy.noise.discrete_gaussian", lambda s, shape: np.zeros(shape, dtype=np.int64)
+        "fedcover.privacy.noise.discrete_gaussian",
+        lambda sigma, shape, source: np.zeros(shape, dtype=np.int64),
     )
     rng = np.random.default_rng(0)
     leaves = rng.dirichlet(np.ones(3), 4)

@@ -177,7 +177,7 @@ def test_damaged_memory_answers_nothing(tmp_path, name, damage):
     net.fault = fault
     server = Server(net)
     assert len(server.go().sites) == 4  # its numbers had left; the others open the sum
-    assert server.conductor.missing == {"s0": "did not answer the stage 'agree'"}
+    assert server.coordinator.missing == {"s0": "did not answer the stage 'agree'"}
     reply = next(r for n, one, r in net.heard if n == "s0" and kind(one) == "agree")
     assert Envelope.of_bytes(reply).header["code"] in ("data", "agreement")
 

@@ -54,7 +54,7 @@ def test_256_000_integers_of_ten_sites_of_which_three_are_lost(tmp_path, monkeyp
 
     net.fault = fault
     method = fc.methods.Sketch(bins=1000)
-    server = Server(net, method, fewest=7, resends=0)
+    server = Server(net, method, min_survivors=7, resends=0)
     found = server.go()
     left = [site for site in net.sites.values() if site.name not in ("s1", "s4")]
     assert found.sites == tuple(site.name for site in left)
@@ -63,7 +63,7 @@ def test_256_000_integers_of_ten_sites_of_which_three_are_lost(tmp_path, monkeyp
     for site in left:
         np.add.at(wanted, (site.labels, bins_of(site.positions, found.layout.cut_array)), 1)
     assert np.array_equal(found.table, measured(wanted * found.scale))
-    assert server.conductor.missing == {
+    assert server.coordinator.missing == {
         "s1": "did not answer the stage 'shares'",
         "s4": "did not answer the stage 'masked'",
         "s8": "did not answer the stage 'agree'",
@@ -80,7 +80,7 @@ def test_a_site_that_is_killed_in_a_stage_costs_its_own_numbers_at_most(net, sta
     in_it = {"s0", "s1", "s3"} | ({"s2"} if stage in ("agree", "unmask") else set())
     assert set(found.sites) == in_it
     assert np.array_equal(found.table, exact_table(net, in_it))
-    assert server.conductor.missing == {"s2": f"did not answer the stage {stage!r}"}
+    assert server.coordinator.missing == {"s2": f"did not answer the stage {stage!r}"}
 
 
 def test_sites_that_come_back_for_the_resend_are_in_the_sum(net):
@@ -149,7 +149,7 @@ def test_a_card_that_is_swapped_on_the_way_to_the_server_is_noticed(net):
     net.fault = fault
     server = Server(net)
     assert server.go().sites == ("s0", "s2", "s3")
-    assert server.conductor.missing == {
+    assert server.coordinator.missing == {
         "s1": "answered the stage 'keys' wrongly: a card of 's1' that this site did not sign for "
         "this run"
     }
@@ -179,7 +179,7 @@ def test_a_server_that_puts_in_a_key_of_its_own_gets_no_numbers(net):
 
 
 def test_a_site_counts_the_sites_itself_and_refuses_sums_of_too_few(net):
-    net.rules = SitePolicy(least_sum=4)
+    net.policy = SitePolicy(least_sum=4)
     with pytest.raises(fc.FedcoverError) as found:
         Server(net).go()
     assert str(found.value) == (
@@ -187,7 +187,7 @@ def test_a_site_counts_the_sites_itself_and_refuses_sums_of_too_few(net):
         "every site. Bring more sites, or ask it to lower its least-sum."
     )
     assert not net.asked("shares")
-    assert Server(net, fewest=4).go().sites == ("s0", "s1", "s2", "s3")
+    assert Server(net, min_survivors=4).go().sites == ("s0", "s1", "s2", "s3")
 
 
 def test_a_site_without_a_key_takes_part_in_no_sum(net, monkeypatch):

@@ -12,10 +12,11 @@ import pytest
 from scipy.stats import binom
 
 import fedcover as fc
-from fedcover.api import _task
 from fedcover.calibration import Cost
 from fedcover.engines.base import sum_replies
 from fedcover.engines.remote.result_message import calibration_from, sketch_message
+from fedcover.members import federation_of
+from fedcover.methods.base import Task
 from fedcover.methods.sketch import certify as wiring
 from fedcover.methods.sketch import factor
 from fedcover.methods.sketch.result import SketchResult
@@ -47,7 +48,7 @@ def budget(epsilon, **more):
 
 def dropping(some, privacy, present, fewest=10, method=ONE_EDGE):
     """A sketch whose secure sum only a part of the sites has reached."""
-    task = replace(_task(some, privacy, None), fewest=fewest)
+    task = replace(Task.of(federation_of(some), privacy), min_survivors=fewest)
     server = method.server(task)
     asked = next(server)
     left = {s.name: s for k, s in enumerate(some) if k in present}

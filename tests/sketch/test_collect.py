@@ -9,6 +9,7 @@ import fedcover as fc
 from fedcover import wire
 from fedcover.methods.sketch import client
 from fedcover.privacy import Budget, Ledger, epsilon
+from fedcover.privacy.randomness import SYSTEM
 
 from .building import FOUR, LEVELS, SKETCH, VIEWS, a_query, budget, even, powers, zeros
 
@@ -22,8 +23,8 @@ class Recorder(SKETCH):
         super().__init__(**options)
         object.__setattr__(self, "heard", [])
 
-    def answer(self, query, site):
-        sent = super().answer(query, site)
+    def answer(self, query, site, source=SYSTEM):
+        sent = super().answer(query, site, source)
         self.heard.append((site.name, query, sent))
         return sent
 

@@ -18,7 +18,6 @@ from fedcover import checks
 from fedcover.errors import FedcoverError
 from fedcover.labelshift.weights import oracle_ratio, subsample_sizes, weights_at
 from fedcover.methods.base import (
-    Counts,
     Fit,
     Float64,
     Message,
@@ -29,6 +28,9 @@ from fedcover.methods.base import (
     Target,
     Task,
     ask_all,
+)
+from fedcover.methods.replies import (
+    Counts,
     counts_reply,
     estimated_guarantee,
     read_counts,
@@ -39,6 +41,7 @@ from fedcover.methods.base import (
     weighted_fit,
 )
 from fedcover.position import Positions
+from fedcover.privacy.randomness import SYSTEM, Randomness
 from fedcover.quantile import WeightedSample, conformal_positions
 from fedcover.site import Site
 
@@ -65,7 +68,8 @@ class _ByPooling(ServerMethod):
         replies = yield ask_all(task, Message("scores"))
         return self.fit(task, self._pool(task, replies))
 
-    def answer(self, query: Message, site: Site) -> Message:
+    @classmethod
+    def answer(cls, query: Message, site: Site, source: Randomness = SYSTEM) -> Message:
         records = {"positions": site.positions, "labels": site.labels}
         return Message("scores", {**counts_reply(site).arrays, **records})
 

@@ -21,14 +21,9 @@ from numpy.typing import NDArray
 
 from fedcover import checks
 from fedcover.errors import FedcoverError
-from fedcover.methods.base import (
-    Float64,
-    Message,
-    Round,
-    ServerHalf,
-    ServerMethod,
-    Task,
-    ask_all,
+from fedcover.methods.base import Float64, Message, Round, ServerHalf, ServerMethod, Task, ask_all
+from fedcover.methods.quantile_average import common_fit, refuse_distributions
+from fedcover.methods.replies import (
     counts_reply,
     estimated_guarantee,
     read_counts,
@@ -36,8 +31,8 @@ from fedcover.methods.base import (
     target_ratios,
     weighted_fit,
 )
-from fedcover.methods.quantile_average import common_fit, refuse_distributions
 from fedcover.position import Positions, positions, scores_at
+from fedcover.privacy.randomness import SYSTEM, Randomness
 from fedcover.quantile import WeightedSample, conformal_positions
 from fedcover.site import Site
 
@@ -184,7 +179,8 @@ class TDigest(ServerMethod):
             out[target.name] = fit
         return out
 
-    def answer(self, query: Message, site: Site) -> Message:
+    @classmethod
+    def answer(cls, query: Message, site: Site, source: Randomness = SYSTEM) -> Message:
         delta = checks.whole(query.numbers["compression"], "compression", 10, 10_000)
         groups, extra = [site.scores], {}
         if query.numbers["per_label"]:
