@@ -75,7 +75,7 @@ def facts_of(thing: Any, kind: Any = None) -> Any:
         return thing
     options = _options(kind)
     if is_dataclass(thing) and not isinstance(thing, type):
-        plain = {name: facts_of(getattr(thing, name), k) for name, k in hints(type(thing)).items()}
+        plain = {name: facts_of(getattr(thing, name), k) for name, k in _hints(type(thing)).items()}
         return {"type": type(thing).__name__, **plain} if len(options) > 1 else plain
     if isinstance(thing, (list, tuple)):
         inner = (*get_args(options[0]), None)[0]
@@ -124,13 +124,13 @@ def fits(fact: Any, kind: Any) -> bool:
 
 
 @cache
-def hints(kind: type[Any]) -> dict[str, Any]:
+def _hints(kind: Any) -> dict[str, Any]:
     """The types of the fields of a dataclass."""
     return get_type_hints(kind)
 
 
 def _dataclass(kind: Any, facts: Any) -> Any:
-    types = hints(kind)
+    types = _hints(kind)
     if not isinstance(facts, dict) or not _needed(kind) <= facts.keys() <= types.keys():
         raise ValueError(f"{kind.__name__} has {', '.join(types)}, not {list(facts)!r:.200}")
     return kind(**{name: made_of(types[name], fact) for name, fact in facts.items()})
