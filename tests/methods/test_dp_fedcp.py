@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedcover as fc
+from fedcover.engines.base import Engine
 from fedcover.errors import FedcoverError
 from fedcover.methods.base import Message
 from fedcover.privacy import epsilon
@@ -311,7 +312,7 @@ def test_separate_label_counts_keep_the_coverage():
     ids=str,
 )  # fmt: skip
 def test_options_of_algorithm_1_are_refused_under_a_budget(options):
-    class Dead:
+    class Dead(Engine):
         def run(self, method, task, sites):
             raise AssertionError("a message was sent")
 
@@ -334,7 +335,7 @@ BAD_BUDGETS = {
 def test_what_cannot_be_promised_is_refused_before_anything_is_sent(case):
     options, message = case
 
-    class Dead:
+    class Dead(Engine):
         def run(self, method, task, sites):
             raise AssertionError("a message was sent")
 
@@ -409,7 +410,7 @@ def test_equal_rows_and_a_known_seed_do_not_void_the_sensitivity(relation, monke
     rows, labels = rng.integers(0, 4, 300), rng.integers(0, 3, 300)
     method = fc.methods.Sketch(bins=64)
     privacy = fc.Privacy(1.0, 1e-5, relation=relation)
-    query = next(method.server(fc.methods.base.Task(("s",), 3, privacy=privacy)))["s"]
+    query = next(method.server(fc.methods.base.Task(("s",), 3, privacy=privacy))).queries["s"]
     charged = {e.what.split()[-1]: e.sensitivity for e in method.charges(query, privacy, 1)}
 
     def sent(rows, labels):

@@ -74,9 +74,10 @@ def replies(spy, name, source):
         seed=4,
         privacy=privacy,
         sizes=(300, 200),
+        source=source,
     )
     given = sites()
-    published, _ = InProcess(source=source).run(watched, task, given)
+    published = InProcess(source=source).run(watched, task, given).published
     sent = {}
     for _, _, reply in watched.heard:
         for key, array in reply.arrays.items():

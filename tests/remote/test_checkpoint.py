@@ -35,7 +35,7 @@ def net(tmp_path):
 
 def t_rounds(net, **more):
     folder = net.folder / "rounds"
-    facts = {"method": METHOD, "privacy": None, "name": "dp-fedcp", "checkpoint": folder}
+    facts = {"method": METHOD, "privacy": None, "checkpoint": folder}
     return Server(net, **{**facts, **more})
 
 

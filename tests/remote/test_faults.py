@@ -35,7 +35,7 @@ def exact(net, **more):
 
 
 def dp_fedcp(net, **more):
-    return exact(net, **{"method": DPFEDCP, "name": "dp-fedcp", **more})
+    return exact(net, **{"method": DPFEDCP, **more})
 
 
 def test_the_rounds_of_a_method_are_those_of_the_in_process_engine(net):
@@ -49,10 +49,10 @@ def test_the_rounds_of_a_method_are_those_of_the_in_process_engine(net):
 
 
 def test_a_site_that_raises_is_named_and_its_words_stay_at_home(net, monkeypatch):
-    def broken(self, query, site):
+    def broken(query, site, source):
         if site.name == "s2":
             raise RuntimeError("patient 4711")
-        return real(self, query, site)
+        return real(query, site, source)
 
     real = fc.methods.DPFedCP.answer
     monkeypatch.setattr(fc.methods.DPFedCP, "answer", broken)

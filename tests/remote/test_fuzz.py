@@ -164,7 +164,7 @@ def open_net():
 
 RUNS = {
     "sketch": ({"privacy": None}, 40),
-    "search": ({"privacy": None, "method": fc.methods.DPFedCP(gamma=0.1), "name": "dp-fedcp"}, 40),
+    "search": ({"privacy": None, "method": fc.methods.DPFedCP(gamma=0.1)}, 40),
     "private": ({"privacy": SERVER_VIEW}, 30),
     "secure sum": ({"privacy": SUMS, "min_survivors": 2}, 20),
     "summed here": ({"privacy": SUMS, "min_survivors": 2, "secure": False}, 20),

@@ -13,7 +13,7 @@ from scipy.stats import binom
 
 import fedcover as fc
 from fedcover.calibration import Cost
-from fedcover.engines.base import sum_replies
+from fedcover.engines.base import Engine, sum_replies
 from fedcover.engines.remote.result_message import calibration_from, sketch_message
 from fedcover.members import federation_of
 from fedcover.methods.base import Task
@@ -251,7 +251,7 @@ def test_refusals():
 
 
 def test_grouped_rows_are_refused_before_anything_is_sent():
-    class Never:
+    class Never(Engine):
         def run(self, *_):
             raise AssertionError("a query was sent")
 

@@ -234,14 +234,15 @@ def test_a_query_beyond_the_budget_is_not_answered_at_all(sites, tmp_path):
 def test_a_charge_stands_even_if_the_reply_is_lost(sites, tmp_path):
     """A server that dies after the reply, and asks again, gets the same reply."""
 
-    class Dies(fc.engines.InProcess):
-        def _answer(self, *given):
-            super()._answer(*given)
+    class Dies(fc.privacy.Ledger):
+        def answer(self, *given):
+            super().answer(*given)
             raise RuntimeError("the server died")
 
     books = ledgers(tmp_path, sites)
+    dying = {**books, "s0": Dies(books["s0"].path)}
     with pytest.raises(RuntimeError):
-        fc.collect(sites, None, budget(), Dies(ledgers=books, run_name="x"))
+        fc.collect(sites, None, budget(), fc.engines.InProcess(ledgers=dying, run_name="x"))
     (_, entry) = books["s0"].state().entries
     fc.collect(sites, None, budget(), fc.engines.InProcess(ledgers=books, run_name="x"))
     (_, again) = books["s0"].state().entries

@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 import fedcover as fc
+from fedcover.engines.base import sum_replies
+from fedcover.members import federation_of
+from fedcover.methods.base import Task
 from fedcover.privacy.randomness import SYSTEM
 from fedcover.wire import Message
 
@@ -131,11 +134,9 @@ def test_a_table_that_contradicts_its_labels_is_refused(sites):
 
 
 def test_a_site_that_does_not_answer_is_named(sites):
-    class Silent:
-        def run(self, method, task, sites):
-            server = method.server(task)
-            asked = next(server)
-            server.send({s.name: method.answer(asked[s.name], s) for s in sites if s.name != "s1"})
-
+    method = fc.methods.Sketch(bins=FOUR)
+    task = Task.of(federation_of(sites), None)
+    asked = next(method.server(task))
+    there = {s.name: method.answer(asked.queries[s.name], s) for s in sites if s.name != "s1"}
     with pytest.raises(fc.FedcoverError, match="'s1' did not answer"):
-        fc.collect(sites, engine=Silent())
+        sum_replies(asked, there, task.sites)

@@ -29,6 +29,7 @@ from fedcover.methods.base import (
     Task,
     fits_a_sum,
 )
+from fedcover.methods.replies import reply_of
 from fedcover.privacy.ledger import Ledger
 from fedcover.privacy.randomness import SYSTEM, Randomness
 from fedcover.privacy.statement import Privacy, PrivacyStatement
@@ -216,7 +217,7 @@ def sum_replies(asked: SumRound, replies: Mapping[str, Message], sites: Sequence
     totals = {key: np.zeros(shape, dtype=np.int64) for key, shape in asked.shapes.items()}
     kind = next(iter(asked.queries.values())).kind
     for name in asked.queries:
-        arrays = asked.read(name, replies[name])
+        arrays = asked.read(name, reply_of(replies, name))
         for key, total in totals.items():
             part = arrays.get(key, np.empty(0))
             good = set(arrays) == set(totals) and part.dtype == np.int64

@@ -161,18 +161,18 @@ class Client:
         from fedcover.engines.remote.secure_rounds import SecureSumSession
 
         def answered(terms: SumSpec) -> bool:
-            name = self._query_id(envelope, terms.question)
+            name = self._query_id(envelope, terms.query)
             return self.ledger is not None and self.ledger.state().answer_to(name) is not None
 
         def contribute(terms: SumSpec) -> Message:
-            facts = (run_method, privacy, "secure-sum", terms.needed)
-            return self._reply(envelope, terms.question, *facts)
+            facts = (run_method, privacy, "secure-sum", terms.threshold)
+            return self._reply(envelope, terms.query, *facts)
 
         summing = SecureSumSession(
             participant=self.participant,
             state=self.state,
             round_=f"{envelope.run}/{envelope.number}",
-            accept=lambda terms: self.policy.check_sum(terms.needed),
+            accept=lambda terms: self.policy.check_sum(terms.threshold),
             answered=answered,
             contribute=contribute,
         )

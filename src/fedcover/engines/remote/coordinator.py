@@ -124,9 +124,12 @@ class Coordinator(Engine):
 
     def run(self, method: Method, task: Task, sites: Sequence[Site] | None) -> Outcome:
         """Both halves of a method to the end; finished rounds are played back, not repeated."""
-        done = self._begin(method, task) if method.most_rounds else 0
+        done = 0
 
         def ask(number: int, asked: Asked) -> Round:
+            nonlocal done
+            if number == 0:  # not before: a task that the method refuses leaves no checkpoint
+                done = self._begin(method, task)
             if self.checkpoint is not None and number < done:
                 replies = self.checkpoint.replies(number, queries_of(asked), self.traffic)
                 if isinstance(asked, SumRound) and "sum" not in replies:  # kept by version 0.1
@@ -272,7 +275,7 @@ class Coordinator(Engine):
             run=f"{self.run_name}/{number}/{urandom(6).hex()}",
             sites=tuple(asked.queries),
             shapes=asked.shapes,
-            question=question,
+            query=question,
             threshold=task.noise_sites,
         )
         total = secure_total(

@@ -23,7 +23,7 @@ from fedcover.engines.remote.envelope import other_version
 from fedcover.errors import FedcoverError
 from fedcover.methods.base import Round
 from fedcover.securesum import Participant, SumSpec, spec
-from fedcover.securesum.client import State
+from fedcover.securesum.state import State
 from fedcover.wire import Message
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class SecureSumSession:
 
     def _reply(self, query: Message) -> Message:
         stage, state = spec.stage_of(query), self.state.sum_state()
-        terms = SumSpec.of_query(query) if stage == "keys" else _terms(state)
+        terms = SumSpec.of_message(query) if stage == "keys" else _terms(state)
         if terms is not None:  # else nothing is under way: the participant repeats itself, or not
             self._check(terms)
         survivors = self._survivors(query) if stage == "agree" else None
@@ -88,7 +88,7 @@ class SecureSumSession:
 
     def _numbers(self, terms: SumSpec) -> Message:
         """The integers of this site, whose company is settled first."""
-        now = {"sites": sorted(terms.sites), "threshold": terms.needed}
+        now = {"sites": sorted(terms.sites), "threshold": terms.threshold}
         before = self.state.summed(self.round_)
         if before is None:
             if self.answered(terms):
@@ -119,7 +119,7 @@ class SecureSumSession:
 
 def _terms(state: bytes | None) -> SumSpec | None:
     """What the sum under way is about."""
-    return None if state is None else State.of_bytes(state).terms
+    return None if state is None else State.of_bytes(state).spec
 
 
 def _refused(given: str, allowed: str) -> Refusal:

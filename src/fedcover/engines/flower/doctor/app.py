@@ -140,7 +140,7 @@ def _sum(run: Run, at_server: bool) -> tuple[bool, str]:
         )
     names = tuple(f"site {i}" for i in range(run.sites))
     terms = SumSpec(run.run, names, {"table": (1,)}, threshold=run.fewest(run.sites))
-    says = f"{terms.needed} of {run.sites} sites must stay to the end"
+    says = f"{terms.threshold} of {run.sites} sites must stay to the end"
     if at_server:
         readable(Path(run.roster))
         roster = read_roster(run.roster)
