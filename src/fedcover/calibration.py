@@ -6,9 +6,7 @@ crosses trust boundaries.
 
 from __future__ import annotations
 
-import hashlib
-import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcover import checks, scores
-from fedcover._io.writing import replacing
+from fedcover._io.facts import digest, facts_of, from_json, made_of, to_json
+from fedcover._io.writing import write
 from fedcover.certificate import Certificate
 from fedcover.checks import Floats, Seed
 from fedcover.errors import FedcoverError, FileError
 from fedcover.prediction import PredictionSets
-from fedcover.privacy.ledger_entries import event_facts, event_from
 from fedcover.privacy.statement import PrivacyStatement
 from fedcover.scores import Score
 from fedcover.site import ROUNDING, checked_score, names, softmax
@@ -260,34 +258,31 @@ class Calibration:
             "thresholds": self.thresholds.tolist(),
             "distances": self.distances.tolist(),
             "ratios": self.ratios.tolist(),
-            "cost": asdict(self.cost),
+            "cost": facts_of(self.cost),
             "score": self.score.spec() if self.score else None,
-            "privacy": privacy_facts(self.privacy),
+            "privacy": facts_of(self.privacy),
             "coverage_error": None if self.coverage_error is None else self.coverage_error.tolist(),
-            "certificate": None if self.certificate is None else asdict(self.certificate),
+            "certificate": facts_of(self.certificate),
         }
-        text = json.dumps(body, sort_keys=True, ensure_ascii=False)
-        head = {"schema": SCHEMA, "version": SCHEMA_VERSION, "sha256": _digest(text)}
-        with replacing(path) as file:
-            json.dump({**head, "calibration": json.loads(text)}, file, ensure_ascii=False)
+        text = to_json(body, ascii_only=False)
+        head = f'"schema": "{SCHEMA}", "version": {SCHEMA_VERSION}, "sha256": "{digest(text)}"'
+        write(path, f'{{{head}, "calibration": {text}}}')
 
     @classmethod
     def load(cls, path: str | Path) -> Calibration:
         """Read what `save` wrote; refuses what is corrupt, foreign or newer."""
         try:
             path = Path(path)
-            text = path.read_bytes().decode("utf-8")
+            data = path.read_bytes()
         except OSError as error:
             raise _unreadable(path, f"cannot be opened ({error.strerror})") from None
-        except UnicodeDecodeError:
-            raise _unreadable(path, "is not JSON, or only a part of it") from None
         except (TypeError, ValueError):
             raise _unreadable(repr(path), "is not a path") from None
         try:
-            file = json.loads(text)
-        except (ValueError, RecursionError):  # bad JSON, or a number too long for Python
+            file = from_json(data)
+        except ValueError:
             raise _unreadable(path, "is not JSON, or only a part of it") from None
-        if not isinstance(file, dict) or file.get("schema") != SCHEMA:
+        if file.get("schema") != SCHEMA:
             raise _unreadable(path, "is not a calibration of fedcover")
         version = file.get("version")
         if version not in (1, SCHEMA_VERSION) or isinstance(version, bool):
@@ -296,12 +291,13 @@ class Calibration:
                 allowed=f"version {SCHEMA_VERSION}, or 1",
                 fix="Install the version of fedcover that wrote it",
             )
-        body = file.get("calibration")
+        body: Any = file.get("calibration")
         try:
-            digest = _digest(json.dumps(body, sort_keys=True, ensure_ascii=False))
-        except (ValueError, RecursionError):
-            digest = ""
-        if not isinstance(body, dict) or not digest or file.get("sha256") != digest:
+            sealed = digest(to_json(body, ascii_only=False))
+            good = isinstance(body, dict) and file.get("sha256") == sealed
+        except (ValueError, RecursionError):  # text that is no Unicode
+            good = False
+        if not good:
             raise _unreadable(path, "was changed or damaged: its checksum does not match")
         try:
             return cls._from_body(body, version)
@@ -341,6 +337,9 @@ class Calibration:
             error = np.array([checks.real(e, "coverage_error", 0, np.inf) for e in error])
             if error.shape != (len(alpha),):
                 raise ValueError("coverage_error")
+        certificate = made_of(Certificate | None, values.pop("certificate", None))
+        if certificate is not None:
+            checks.real(certificate.confidence, "confidence", 0, 1)
         spec = values.pop("score")
         label_names = values.pop("label_names")
         return cls(
@@ -350,44 +349,15 @@ class Calibration:
                 "thresholds": limits,
                 "distances": distances,
                 "coverage_error": error,
-                "certificate": certificate_from(values.pop("certificate", None)),
+                "certificate": certificate,
                 "ratios": ratios,
-                "cost": Cost(**values.pop("cost")),
+                "cost": made_of(Cost, values.pop("cost")),
                 "score": None if spec is None else scores.from_spec(spec),
-                "privacy": privacy_from(values.pop("privacy")),
+                "privacy": made_of(PrivacyStatement | None, values.pop("privacy")),
                 "label_names": names(label_names, limits.shape[1], "label_names"),
                 "notes": tuple(values.pop("notes")),
             }
         )
-
-
-def certificate_from(facts: dict[str, Any] | None) -> Certificate | None:
-    """The certificate of such facts."""
-    if facts is None:
-        return None
-    confidence = checks.real(facts["confidence"], "confidence", 0, 1)
-    if not isinstance(facts["statement"], str):
-        raise ValueError("certificate")
-    return Certificate(confidence, facts["statement"])
-
-
-def privacy_facts(statement: PrivacyStatement | None) -> dict[str, Any] | None:
-    """A statement as plain facts, for a file."""
-    if statement is None:
-        return None
-    return {**vars(statement), "events": [event_facts(e) for e in statement.events]}
-
-
-def privacy_from(facts: dict[str, Any] | None) -> PrivacyStatement | None:
-    """The statement of such facts."""
-    if facts is None:
-        return None
-    events = tuple(event_from(e) for e in facts["events"])
-    return PrivacyStatement(**{**facts, "events": events, "public": tuple(facts["public"])})
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _unreadable(path: Path | str, why: str) -> FileError:

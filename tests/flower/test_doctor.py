@@ -94,7 +94,7 @@ def test_a_certificate_that_has_ended_or_comes_from_elsewhere(folder):
 
 
 @pytest.mark.parametrize(("old", "new", "says", "fix"), [
-    ("state =", "stat =", "has 'stat'", "Correct the spelling"),
+    ("state =", "stat =", "has 'stat'", "Correct it in --node-config"),
     ("data/site-harbour.npz", "data/none.npz", "does not exist", "Correct the path"),
     ("state = \"state/harbour\"", "", "no 'state'", "--node-config"),
     ("calibrations/harbour.json", "nowhere/harbour.json", "nowhere does not exist", "Make the"),
@@ -105,7 +105,7 @@ def test_a_certificate_that_has_ended_or_comes_from_elsewhere(folder):
     ("key = \"keys/harbour\"", "key = \"keys/lakeside\"", "not that of its identity", "Compare"),
     ("key = \"keys/harbour\"", "key = \"keys/roster\"", "key cannot be used", "ssh-keygen"),
     ("name = \"harbour\"", "name = \"haven\"", "not that of its identity", "Compare"),
-    ("# exact = false", "exact = \"no\"", "exact is 'no'", "exact=True"),
+    ("# exact = false", "exact = \"no\"", "exact is 'no'", "true or false"),
     ("# methods = \"sketch,dp-fedcp\"", "methods = \"dp-fedcp\"", "method 'sketch'", "`methods`"),
     ("# least-sum = 3", "least-sum = 4", "a secure sum of 3 sites", "least-sum"),
     ("# score = \"aps\"", "score = \"best\"", "is not as it must be", "fedcover calibrate"),

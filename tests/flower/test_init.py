@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from fedcover.cli import app
 from fedcover.engines.flower.run_config import Run
 from fedcover.engines.flower.scaffold import FLOWER, folder_texts, write_folder
-from fedcover.engines.flower.site_config import known_keys
+from fedcover.engines.flower.site_config import SiteConfig
 from fedcover.errors import FedcoverError, FileError
 from tests.flower.conftest import SITES
 
@@ -46,10 +46,9 @@ def test_settings_suit_the_number_of_sites(n, view, threshold, tmp_path):
 
 def test_rules_of_a_site_are_rules_that_it_knows(tmp_path):
     config = tomllib.loads(folder_texts(SITES, tmp_path)["sites/harbour.toml"])
-    known_keys(config)
-    assert config["name"] == "harbour"
+    assert SiteConfig.of(config).site_name == "harbour"
     commented = folder_texts(SITES, tmp_path)["sites/harbour.toml"].replace("# methods", "methods")
-    known_keys(tomllib.loads(commented.replace("# exact", "exact").replace("# least", "least")))
+    SiteConfig.of(tomllib.loads(commented.replace("# exact", "exact").replace("# least", "least")))
 
 
 def test_nothing_is_overwritten(tmp_path):

@@ -27,12 +27,13 @@ from pathlib import Path
 import numpy as np
 
 from fedcover import wire
+from fedcover._io.facts import digest
 from fedcover.errors import FedcoverError
 from fedcover.methods.base import Message
 from fedcover.privacy import accounting, ledger
 from fedcover.privacy.events import GaussianRelease
 from fedcover.privacy.ledger import Ledger
-from fedcover.privacy.ledger_entries import TOLERANCE, Budget, digest
+from fedcover.privacy.ledger_entries import TOLERANCE, Budget
 from fedcover.privacy.ledger_store import LedgerFile
 
 DELTA, ANSWERS = 1e-5, 12

@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedcover._io.facts import digest
 from fedcover.errors import FedcoverError, FileError
 from fedcover.methods.base import Message
 from fedcover.privacy import accounting
 from fedcover.privacy.events import ExactRelease, GaussianRelease
 from fedcover.privacy.ledger import Ledger
-from fedcover.privacy.ledger_entries import Budget, checked_event, digest, entry_from, merged
+from fedcover.privacy.ledger_entries import Budget, checked_event, entry_from, merged
 from fedcover.privacy.ledger_store import LedgerFile
 from fedcover.wire import encode
 

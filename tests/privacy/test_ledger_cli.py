@@ -7,12 +7,13 @@ import json
 import numpy as np
 import pytest
 
+from fedcover._io.facts import digest
 from fedcover.errors import FedcoverError
 from fedcover.methods.base import Message
 from fedcover.privacy import accounting
 from fedcover.privacy.events import GaussianRelease
 from fedcover.privacy.ledger import Ledger
-from fedcover.privacy.ledger_entries import Budget, digest
+from fedcover.privacy.ledger_entries import Budget
 from tests.test_cli import run as command
 from tests.test_cli import said
 

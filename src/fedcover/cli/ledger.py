@@ -10,11 +10,12 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from fedcover._io.facts import digest
 from fedcover._io.writing import replacing
 from fedcover.cli.common import out
 from fedcover.errors import FedcoverError
 from fedcover.privacy.ledger import Ledger
-from fedcover.privacy.ledger_entries import Budget, Entry, LedgerState, digest
+from fedcover.privacy.ledger_entries import Budget, Entry, LedgerState
 
 EXPORT, EXPORT_VERSION = "fedcover/ledger-export", 1
 

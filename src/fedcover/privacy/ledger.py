@@ -23,6 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fedcover import wire
+from fedcover._io.facts import digest
 from fedcover.errors import BudgetError, FedcoverError
 from fedcover.privacy import accounting
 from fedcover.privacy.events import Event, GaussianRelease
@@ -33,7 +34,6 @@ from fedcover.privacy.ledger_entries import (
     Entry,
     LedgerState,
     checked_event,
-    digest,
     merged,
 )
 from fedcover.privacy.ledger_store import LedgerFile

@@ -7,21 +7,18 @@ was asked (a digest), what was charged (privacy events) and the digest of the re
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, get_args
 
 import numpy as np
 
 from fedcover import checks
+from fedcover._io.facts import facts_of, from_json, made_of, to_json
 from fedcover.errors import FedcoverError
 from fedcover.privacy.events import Event, GaussianRelease
-
-EVENT_TYPES: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Event)}
 
 TOLERANCE = 1e-8
 """By how much ε may pass the budget: ε is found to 1e-9, and a budget split over several answers
@@ -96,59 +93,37 @@ class Entry:
 
     def facts(self) -> dict[str, Any]:
         """The entry as plain values, of which the hash is taken."""
-        events = [event_facts(event) for event in self.events]
-        budget = None if self.budget is None else asdict(self.budget)
-        return {**vars(self), "budget": budget, "events": events}
+        return dict(facts_of(self))
 
     def text(self) -> str:
         """The entry as one line of canonical JSON."""
-        return json.dumps(self.facts(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return to_json(self.facts(), compact=True)
 
 
 @lru_cache(maxsize=1 << 16)
 def entry_from(text: str) -> Entry:
-    """Read what `Entry.text` wrote; ValueError, TypeError, KeyError or the like if it did not.
+    """Read what `Entry.text` wrote; a ValueError or TypeError if it did not.
 
     The cache keeps an answer quick though it reads the whole ledger: equal text, equal entry.
     """
-    facts = json.loads(text)
-    events = tuple(event_from(event) for event in facts.pop("events"))
-    budget = facts.pop("budget")
-    entry = Entry(**facts, events=events, budget=None if budget is None else Budget(**budget))
+    entry: Entry = made_of(Entry, from_json(text))
     if (entry.budget is None) == (entry.query_id is None):
         raise ValueError("neither an answer nor a budget")
+    if entry.text() != text:
+        raise ValueError("not as it is written")
     return entry
-
-
-def digest(content: bytes | str) -> str:
-    """SHA-256 in hexadecimal."""
-    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
-
-
-def event_facts(event: Event) -> dict[str, Any]:
-    """An event as plain values; `event_from` gives the same event back."""
-    if type(event) not in EVENT_TYPES.values():
-        raise FedcoverError(
-            f"an event is of type {type(event).__name__}",
-            allowed=" or ".join(EVENT_TYPES),
-            fix="Give the events that the protocol emits for this reply",
-        )
-    plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in vars(event).items()}
-    if plain.get("sampled") is not None:
-        plain["sampled"] = [int(size) for size in plain["sampled"]]
-    return {"type": type(event).__name__, **plain}
-
-
-def event_from(facts: dict[str, Any]) -> Event:
-    """The event of `event_facts`."""
-    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in facts.items()}
-    event: Event = EVENT_TYPES[values.pop("type")](**values)
-    return event
 
 
 def checked_event(event: Event) -> Event:
     """The event as the ledger will read it back, so that what is checked is what is charged."""
-    return event_from(event_facts(event))
+    if type(event) not in get_args(Event):
+        raise FedcoverError(
+            f"an event is of type {type(event).__name__}",
+            allowed=" or ".join(kind.__name__ for kind in get_args(Event)),
+            fix="Give the events that the protocol emits for this reply",
+        )
+    checked: Event = made_of(Event, facts_of(event, Event))
+    return checked
 
 
 def merged(events: Sequence[Event]) -> list[Event]:

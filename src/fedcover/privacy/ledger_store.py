@@ -9,16 +9,16 @@ behind; with FULL, a power failure could bring the journal back and undo an answ
 from __future__ import annotations
 
 import contextlib
-import os
-import secrets
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
 from fedcover import checks
+from fedcover._io.facts import digest
+from fedcover._io.writing import part_of
 from fedcover.errors import FileError
 from fedcover.privacy import accounting
-from fedcover.privacy.ledger_entries import START, Entry, LedgerState, digest, entry_from, merged
+from fedcover.privacy.ledger_entries import START, Entry, LedgerState, entry_from, merged
 
 APPLICATION, SCHEMA_VERSION = 0x46434C47, 1  # "FCLG", where SQLite keeps the kind of a file
 SCHEMA = (
@@ -59,9 +59,11 @@ class LedgerFile:
 
     def create(self, first: Entry) -> None:
         """Make the file under another name and give it its own when complete."""
-        part = self.path.with_name(f"{self.path.name}.{secrets.token_hex(4)}.part")
         try:
-            with contextlib.closing(sqlite3.connect(part, isolation_level=None)) as db:
+            with (
+                part_of(self.path, 0o644, new=True) as part,
+                contextlib.closing(sqlite3.connect(part, isolation_level=None)) as db,
+            ):
                 _make_lasting(db)
                 db.execute("BEGIN IMMEDIATE")
                 for statement in SCHEMA:
@@ -70,7 +72,6 @@ class LedgerFile:
                 db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
                 self.append(db, first, None)
                 db.execute("COMMIT")
-            os.link(part, self.path)  # unlike renaming, never replaces a file
         except FileExistsError:
             raise FileError(
                 f"{self.path} exists already",
@@ -83,10 +84,6 @@ class LedgerFile:
                 allowed="a folder on a local disk that can be written to",
                 fix="Check the folder, its permissions and free space",
             ) from error
-        finally:
-            with contextlib.suppress(OSError):
-                part.unlink(missing_ok=True)
-        _sync(self.path.parent)
 
     @contextlib.contextmanager
     def transaction(self, kind: str) -> Iterator[sqlite3.Connection]:
@@ -124,7 +121,7 @@ class LedgerFile:
             try:
                 entry = entry_from(text)
                 good = digest(text) == chained and stored == entry.number == number
-            except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            except (ValueError, TypeError):
                 good = False
             if not good or entry.previous != last:
                 raise self.damaged(f"entry {number} was changed, or one before it is missing")
@@ -214,13 +211,3 @@ def _make_lasting(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA fullfsync = ON")  # where fsync alone does not reach the disk (macOS)
     db.execute("PRAGMA trusted_schema = OFF")
     db.execute("PRAGMA cell_size_check = ON")
-
-
-def _sync(folder: Path) -> None:
-    """Make a new name in a folder last, where the system can."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fedcover import checks
+from fedcover.engines.flower.settings import read_settings, setting
 from fedcover.errors import FedcoverError
 from fedcover.methods.base import Method, under_budget
 from fedcover.methods.dp_fedcp.method import DPFedCP
@@ -15,39 +16,6 @@ from fedcover.methods.pooled import EstimatedWeights, Pooled
 from fedcover.methods.sketch.method import Sketch
 from fedcover.options import make
 from fedcover.privacy.statement import Privacy
-
-
-class Setting(NamedTuple):
-    """A key of the run configuration: what it is unless set, and what it says."""
-
-    usual: Any
-    says: str
-
-
-KEYS: dict[str, Setting] = {
-    "run": Setting(
-        "fedcover", "name of the run; the same name again repeats it, and costs nothing"
-    ),
-    "method": Setting("sketch", "sketch, dp-fedcp, pooled or estimated-weights"),
-    "options": Setting("", "options of the method, such as bins=512 or rounds=20, with commas"),
-    "alpha": Setting("0.1", "error rates α, with commas"),
-    "certify": Setting(0.0, "probability with which coverage is to be 1-α or more; 0 for none"),
-    "epsilon": Setting(0.0, "privacy budget ε of the run; 0 for none"),
-    "delta": Setting(1e-5, "its δ"),
-    "unit": Setting("record", "what is protected: record or site"),
-    "relation": Setting("replace", "neighbours: replace or add-remove"),
-    "view": Setting("secure-sum", "who looks: secure-sum, or server, which needs more noise"),
-    "sites": Setting(2, "how many sites must be there to begin"),
-    "threshold": Setting(0, "fewest sites that may be left in a secure sum; 0 for two thirds"),
-    "roster": Setting("", "file with the public keys of all sites; needed for secure sums"),
-    "seconds": Setting(120.0, "how long to wait for the replies of one stage"),
-    "resends": Setting(2, "how often a letter is sent again to those that did not answer"),
-    "seed": Setting(0, "seed of subsampling and of the choice of participants"),
-    "out": Setting(
-        "runs", "folder at the server; a run writes into a folder of its own name in it"
-    ),
-}
-"""What a run configuration may hold."""
 
 LONGEST_NAME = 100
 
@@ -61,50 +29,52 @@ METHODS: dict[str, type[Any]] = {
 
 @dataclass(frozen=True)
 class Run:
-    """A run: what to do, with whom, and how long to wait. Fields as in the run configuration."""
+    """A run: what to do, with whom, and how long to wait. The fields are its settings."""
 
-    run: str
-    method: str
-    options: str
-    alpha: str
-    certify: float
-    epsilon: float
-    delta: float
-    unit: str
-    relation: str
-    view: str
-    sites: int
-    threshold: int
-    roster: str
-    seconds: float
-    resends: int
-    seed: int
-    out: str
+    run: str = setting(
+        "name of the run; the same name again repeats it, and costs nothing", "fedcover"
+    )
+    method: str = setting("sketch, dp-fedcp, pooled or estimated-weights", "sketch")
+    options: str = setting("options of the method, such as bins=512 or rounds=20, with commas", "")
+    alpha: str = setting("error rates α, with commas", "0.1")
+    certify: float = setting(
+        "probability with which coverage is to be 1-α or more; 0 for none", 0.0
+    )
+    epsilon: float = setting("privacy budget ε of the run; 0 for none", 0.0)
+    delta: float = setting("its δ", 1e-5)
+    unit: str = setting("what is protected: record or site", "record")
+    relation: str = setting("neighbours: replace or add-remove", "replace")
+    view: str = setting("who looks: secure-sum, or server, which needs more noise", "secure-sum")
+    sites: int = setting("how many sites must be there to begin", 2)
+    threshold: int = setting("fewest sites that may be left in a secure sum; 0 for two thirds", 0)
+    roster: str = setting("file with the public keys of all sites; needed for secure sums", "")
+    seconds: float = setting("how long to wait for the replies of one stage", 120.0)
+    resends: int = setting("how often a letter is sent again to those that did not answer", 2)
+    seed: int = setting("seed of subsampling and of the choice of participants", 0)
+    out: str = setting(
+        "folder at the server; a run writes into a folder of its own name in it", "runs"
+    )
+
+    def __post_init__(self) -> None:
+        good = all(c.isalnum() or c in "-_." for c in self.run) and self.run.strip(".")
+        if not good or len(self.run) > LONGEST_NAME:
+            raise FedcoverError(
+                f"run is {self.run!r:.80}",
+                allowed=f"up to {LONGEST_NAME} letters, digits, '-', '_' and '.'",
+                fix="Name the run, for example november-2",
+            )
+        checks.choice(self.method, "method", list(METHODS))
+        for key, least in (("sites", 1), ("threshold", 0), ("resends", 0), ("seed", 0)):
+            checks.whole(getattr(self, key), key, least)
+        checks.real(self.seconds, "seconds", 0, 1e6, open_low=True)
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Run:
         """The run of a configuration; keys that are not known are refused."""
-        if unknown := sorted(set(config) - set(KEYS)):
-            raise FedcoverError(
-                f"the run configuration has {unknown[0]!r}",
-                allowed=", ".join(KEYS),
-                fix="Correct it in pyproject.toml or in --run-config",
-            )
-        values = {key: _typed(key, config.get(key, usual)) for key, (usual, _) in KEYS.items()}
-        good = all(c.isalnum() or c in "-_." for c in values["run"]) and values["run"].strip(".")
-        if not good or len(values["run"]) > LONGEST_NAME:
-            raise FedcoverError(
-                f"run is {values['run']!r:.80}",
-                allowed=f"up to {LONGEST_NAME} letters, digits, '-', '_' and '.'",
-                fix="Name the run, for example november-2",
-            )
-        checks.choice(values["method"], "method", list(METHODS))
-        checks.whole(values["sites"], "sites", 1)
-        checks.whole(values["threshold"], "threshold", 0)
-        checks.whole(values["resends"], "resends", 0)
-        checks.whole(values["seed"], "seed", 0)
-        checks.real(values["seconds"], "seconds", 0, 1e6, open_low=True)
-        return cls(**values)
+        if type(config.get("alpha")) in (int, float):  # one level may stand without quotes
+            config = {**config, "alpha": str(config["alpha"])}
+        fix = "Correct it in pyproject.toml or in --run-config"
+        return read_settings(cls, config, what="the run configuration", fix=fix)
 
     @property
     def alphas(self) -> tuple[float, ...]:
@@ -153,20 +123,3 @@ class Run:
         """The name of what runs, by which sites know it."""
         made = self.make_method()
         return next(name for name, kind in METHODS.items() if isinstance(made, kind))
-
-
-def _typed(key: str, value: Any) -> Any:
-    """A value of the kind its key has; a whole number will do where a broken one may stand."""
-    kind = type(KEYS[key].usual)
-    if kind is float and type(value) is int:
-        return float(value)
-    if key == "alpha" and type(value) in (int, float):
-        return str(value)
-    if type(value) is not kind:
-        words = {str: "a text in quotes", int: "a whole number", float: "a number"}
-        raise FedcoverError(
-            f"{key} is {value!r:.80}",
-            allowed=f"{words[kind]}: {KEYS[key].says}",
-            fix="Correct it in pyproject.toml or in --run-config",
-        )
-    return value

@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import fedcover
-from fedcover._io.writing import replacing
+from fedcover._io.writing import write
 from fedcover.errors import FedcoverError, FileError
 
 FLOWER = "1.41.0"
@@ -48,8 +48,7 @@ def write_folder(folder: Path, sites: Sequence[str]) -> list[Path]:
     for name, text in texts.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as file:
-            file.write(text)
+        write(path, text)
     for name in ("data", "ledgers", "calibrations"):
         (folder / name).mkdir()
     return [folder / name for name in texts]

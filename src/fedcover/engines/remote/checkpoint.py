@@ -8,7 +8,6 @@ the sum is kept, which is all that the server has seen.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from fedcover import wire
-from fedcover._io.writing import replacing_bytes
+from fedcover._io.facts import from_json, to_json
+from fedcover._io.writing import part_of
 from fedcover.engines.base import Traffic
 from fedcover.errors import FileError
 from fedcover.wire import Message
@@ -34,8 +34,7 @@ class Checkpoint:
 
     def known(self) -> dict[str, Any] | None:
         """What the run is of which this is the checkpoint; None before there is one."""
-        text = self._text("run.json")
-        return None if text is None else dict(_facts(self.folder / "run.json", text))
+        return self._facts("run.json")
 
     def begin(self, facts: dict[str, Any]) -> int:
         """Starts the run, or finds it; the number of rounds that are done.
@@ -49,9 +48,9 @@ class Checkpoint:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             raise _unusable(self.folder, f"cannot be used ({error.strerror})") from None
-        known, now = self.known(), json.loads(json.dumps(facts))
+        known, now = self.known(), from_json(to_json(facts))
         if known is None:
-            self._write("run.json", json.dumps(now, sort_keys=True).encode())
+            self._write("run.json", to_json(now).encode())
         elif other := sorted(k for k in {**known, **now} if known.get(k) != now.get(k)):
             raise _unusable(self.folder, f"is of a run with other {', '.join(other)}")
         done = 0
@@ -97,35 +96,26 @@ class Checkpoint:
 
     def survivors(self, number: int) -> list[str] | None:
         """The sites that were asked to agree to the sum of a round, if it came so far."""
-        name = f"{number}.survivors"
-        text = self._text(name)
-        return None if text is None else list(_facts(self.folder / name, text)["survivors"])
+        facts = self._facts(f"{number}.survivors")
+        return None if facts is None else list(facts["survivors"])
 
     def keep_survivors(self, number: int, names: Sequence[str]) -> None:
         """Stores them, before they are asked."""
-        self._write(f"{number}.survivors", json.dumps({"survivors": list(names)}).encode())
+        self._write(f"{number}.survivors", to_json({"survivors": list(names)}).encode())
 
-    def _text(self, name: str) -> bytes | None:
+    def _facts(self, name: str) -> dict[str, Any] | None:
         try:
-            return (self.folder / name).read_bytes()
+            return from_json((self.folder / name).read_bytes())
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise _unusable(self.folder, f"cannot be used ({error.strerror})") from None
+        except ValueError:
+            raise _unusable(self.folder / name, "is damaged") from None
 
     def _write(self, name: str, data: bytes) -> None:
-        with replacing_bytes(self.folder / name) as file:
-            file.write(data)
-
-
-def _facts(path: Path, text: bytes) -> dict[str, Any]:
-    try:
-        facts = json.loads(text)
-    except ValueError:
-        facts = None
-    if not isinstance(facts, dict):
-        raise _unusable(path, "is damaged")
-    return facts
+        with part_of(self.folder / name, 0o600) as part:
+            part.write_bytes(data)
 
 
 def _digest(queries: Mapping[str, Message]) -> bytes:

@@ -7,15 +7,16 @@ hold secrets of secure sums, and the log may quote data.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedcover._io.facts import digest, from_json, to_json
+from fedcover._io.writing import part_of
 from fedcover.errors import FileError
 
 MOST_LOG = 1 << 20
@@ -47,7 +48,17 @@ class ClientState:
 
         with open(self._handle("lock", os.O_TRUNC), "wb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
+            for part in self.folder.glob("*.part"):  # secrets of a process that was killed
+                part.unlink()
             yield
+
+    def score_seed(self) -> int:
+        """A seed of this site's own: every letter starts a new process, scores must not change."""
+        with self.locked():
+            seed = self._read("score-seed")
+            if seed is None:
+                self._write("score-seed", seed := str(secrets.randbits(62)).encode())
+        return int(seed)
 
     def claim(self, site: str) -> None:
         """Makes the folder this site's; an error if it is another's."""
@@ -89,18 +100,13 @@ class ClientState:
 
     def _facts(self, name: str) -> dict[str, Any] | None:
         data = self._read(name)
-        if data is None:
-            return None
         try:
-            facts = json.loads(data)
+            return None if data is None else from_json(data)
         except ValueError:
-            facts = None
-        if not isinstance(facts, dict):
-            raise _unusable(self.folder / name, "is damaged")
-        return facts
+            raise _unusable(self.folder / name, "is damaged") from None
 
     def _keep(self, name: str, facts: dict[str, Any]) -> None:
-        self._write(name, json.dumps(facts, sort_keys=True).encode())
+        self._write(name, to_json(facts).encode())
 
     def _read(self, name: str) -> bytes | None:
         try:
@@ -109,24 +115,15 @@ class ClientState:
             return None
 
     def _write(self, name: str, data: bytes) -> None:
-        part = name + ".part"
-        with open(self._handle(part, os.O_TRUNC), "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        (self.folder / part).replace(self.folder / name)
-        folder = os.open(self.folder, os.O_RDONLY)
-        try:
-            os.fsync(folder)  # else a power cut could bring the old file back
-        finally:
-            os.close(folder)
+        with part_of(self.folder / name, 0o600) as part:
+            part.write_bytes(data)
 
     def _handle(self, name: str, how: int) -> int:
         return os.open(self.folder / name, os.O_WRONLY | os.O_CREAT | how, 0o600)
 
 
 def _short(name: str) -> str:
-    return hashlib.sha256(name.encode()).hexdigest()[:24]
+    return digest(name)[:24]
 
 
 def _unusable(path: Path, why: str) -> FileError:

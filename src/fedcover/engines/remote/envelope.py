@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from fedcover import wire
+from fedcover._io.facts import digest as sha256
+from fedcover._io.facts import from_json, made_of, to_json
 from fedcover.engines.remote.codes import Refusal
 from fedcover.errors import FedcoverError
 from fedcover.wire import Message
@@ -54,13 +53,8 @@ class Envelope:
     payload: Message | None = None
 
     def to_bytes(self) -> bytes:
-        head = {
-            "stage": self.phase,
-            "run": self.run,
-            "number": self.number,
-            "facts": dict(self.header),
-        }
-        text = json.dumps(head, sort_keys=True, allow_nan=False).encode()
+        head = _Head(self.phase, self.run, self.number, dict(self.header))
+        text = to_json(vars(head)).encode()
         arrays = {"head": np.frombuffer(text, np.uint8)}
         if self.payload is not None:
             arrays["body"] = np.frombuffer(wire.encode(self.payload), np.uint8)
@@ -84,17 +78,17 @@ class Envelope:
         if body is not None and (body.dtype != np.uint8 or body.ndim != 1):
             raise _strange("its body is not bytes")
         return cls(
-            phase=head["stage"],
-            run=head["run"],
-            number=head["number"],
-            header=head["facts"],
+            phase=head.stage,
+            run=head.run,
+            number=head.number,
+            header=head.facts,
             payload=None if body is None else wire.decode(body.tobytes()),
         )
 
 
 def digest(data: bytes) -> str:
     """Stands for a letter in the reply to it."""
-    return hashlib.sha256(data).hexdigest()[:32]
+    return sha256(data)[:32]
 
 
 def checked_run(run: object) -> str:
@@ -119,41 +113,28 @@ def other_version(found: str, wanted: str) -> Refusal:
     )
 
 
-def _head(outer: Message) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Head:
+    """Phase and header as they travel."""
+
+    stage: str
+    run: str
+    number: int
+    facts: dict[str, Any]
+
+
+def _head(outer: Message) -> _Head:
     array = outer.arrays.get("head", np.empty(0))
-    if array.dtype != np.uint8 or array.ndim != 1 or not 0 < len(array) <= MAX_HEADER:
+    if array.dtype != np.uint8 or array.ndim != 1 or not len(array):
         raise _strange("it has no head")
     try:
-        head = json.loads(
-            array.tobytes().decode(),
-            object_pairs_hook=_once,
-            parse_constant=_number,
-            parse_float=_number,
-        )
-    except (ValueError, RecursionError):
-        raise _strange("its head is not JSON") from None
-    good = isinstance(head, dict) and set(head) == {"stage", "run", "number", "facts"}
-    good = good and head["stage"] in PHASES and isinstance(head["facts"], dict)
-    good = good and type(head["number"]) is int and 0 <= head["number"] < 1 << 31
-    if not good:
+        head: _Head = made_of(_Head, from_json(array.tobytes(), MAX_HEADER))
+    except ValueError as error:
+        raise _strange(f"its head cannot be read ({error})") from None
+    if head.stage not in PHASES or not 0 <= head.number < 1 << 31:
         raise _strange("its head is not that of a letter")
-    checked_run(head["run"])
-    return dict(head)
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose keys are different: two readers could believe two different ones."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key is repeated")
-    return found
-
-
-def _number(text: str) -> float:
-    """A finite number: NaN and Infinity are not JSON, and 1e999 is no number either."""
-    if not math.isfinite(value := float(text)):
-        raise ValueError("not a finite number")
-    return value
+    checked_run(head.run)
+    return head
 
 
 def _strange(what: str) -> FedcoverError:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from fedcover import checks
-from fedcover.calibration import Calibration, Cost, privacy_facts, privacy_from
+from fedcover._io.facts import facts_of, made_of
+from fedcover.calibration import Calibration, Cost
 from fedcover.engines.base import Publication
 from fedcover.errors import FedcoverError
 from fedcover.fit import Fit, Provenance, calibration_of
@@ -19,6 +20,7 @@ from fedcover.methods.registry import entry_of
 from fedcover.methods.sketch.file import from_bytes, to_bytes
 from fedcover.methods.sketch.result import SketchResult
 from fedcover.position import TOP
+from fedcover.privacy.statement import PrivacyStatement
 from fedcover.site import Site
 from fedcover.wire import Message
 
@@ -64,8 +66,8 @@ def result_header(
         "certify": task.certify,
         "method": entry.name,
         "label": method.label,
-        "privacy": privacy_facts(publication.statement),
-        "cost": asdict(publication.cost),
+        "privacy": facts_of(publication.statement),
+        "cost": facts_of(publication.cost),
         "n_sites": len(task.sites),
         "options": {name: getattr(method, name) for name in entry.options},
     }
@@ -112,7 +114,7 @@ def _finalised(message: Message, facts: Mapping[str, Any], site: Site) -> Callab
     task = Task((site.name,), site.n_classes, alphas, (target,), certify=certify)
     published = {} if message.kind == "alone" else {site.name: _read_fit(message, alphas, site)}
     source = Provenance(
-        privacy_from(facts["privacy"]),
+        made_of(PrivacyStatement | None, facts["privacy"]),
         Cost(**{name: checks.whole(n, name, 0) for name, n in facts["cost"].items()}),
         checks.whole(facts["n_sites"], "n_sites", 1),
         site.score,

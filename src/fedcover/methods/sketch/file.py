@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import math
 import zipfile
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcover import checks, scores
-from fedcover._io.writing import replacing_bytes
-from fedcover.calibration import Cost, privacy_facts, privacy_from
+from fedcover._io.facts import facts_of, from_json, made_of, to_json
+from fedcover._io.writing import write
+from fedcover.calibration import Cost
 from fedcover.errors import FileError
 from fedcover.inputs import names
 from fedcover.methods.sketch.grid import MOST_BINS, MOST_CELLS
@@ -37,8 +36,7 @@ MOST_BYTES = 1 << 30
 
 def save(sketch: SketchResult, path: str | Path) -> None:
     """Write a sketch; the file is replaced only when fully written."""
-    with replacing_bytes(path) as file:
-        file.write(to_bytes(sketch))
+    write(path, to_bytes(sketch))
 
 
 def to_bytes(sketch: SketchResult) -> bytes:
@@ -47,7 +45,7 @@ def to_bytes(sketch: SketchResult) -> bytes:
     header = {
         "schema": SCHEMA,
         "version": SCHEMA_VERSION,
-        "layout": asdict(table.layout),
+        "layout": facts_of(table.layout),
         "scale": table.scale,
         "table_noise": table.table_noise,
         "label_noise": table.label_noise,
@@ -55,13 +53,13 @@ def to_bytes(sketch: SketchResult) -> bytes:
         "records": table.records,
         "sites": table.sites,
         "most_per_site": sketch.most_per_site,
-        "privacy": privacy_facts(sketch.privacy),
-        "cost": asdict(sketch.cost),
+        "privacy": facts_of(sketch.privacy),
+        "cost": facts_of(sketch.cost),
         "score": sketch.score.spec() if sketch.score else None,
         "temperature": sketch.temperature,
         "label_names": sketch.label_names,
     }
-    text = json.dumps(header, sort_keys=True, ensure_ascii=False).encode()
+    text = to_json(header, ascii_only=False).encode()
     arrays = {"table": _compact(table.table), "labels": _compact(table.labels)}
     if table.confusion is not None:
         arrays["confusion"] = _compact(table.confusion)
@@ -97,10 +95,10 @@ def from_bytes(data: bytes, path: str | Path = "a sketch") -> SketchResult:
     text = arrays.pop("header").tobytes()
     digest = arrays.pop("sha256").tobytes()
     try:
-        header = json.loads(text)
-    except (ValueError, RecursionError):
+        header = from_json(text)
+    except ValueError:
         raise _unreadable(path, "has a header that is not JSON") from None
-    if not isinstance(header, dict) or header.get("schema") != SCHEMA:
+    if header.get("schema") != SCHEMA:
         raise _unreadable(path, "is not a sketch of fedcover")
     if header.get("version") == 1:
         raise FileError(
@@ -195,12 +193,9 @@ def _from(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> SketchResu
 
 def _privacy(facts: dict[str, Any] | None) -> PrivacyStatement | None:
     """A statement that its own events bear out."""
-    statement = privacy_from(facts)
+    statement: PrivacyStatement | None = made_of(PrivacyStatement | None, facts)
     if statement is None:
         return None
-    words = (statement.effect, statement.home, *statement.public)
-    if not all(isinstance(text, str) for text in words):
-        raise ValueError("privacy in words that are none")
     if statement.epsilon < accounting.epsilon(statement.events, statement.delta) * (1 - 1e-9):
         raise ValueError("less epsilon than its events spend")
     return statement

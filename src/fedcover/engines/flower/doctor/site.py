@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fedcover._io.writing import output_file
 from fedcover.engines.flower.doctor.findings import Findings, private, readable, writable_folder
 from fedcover.engines.flower.site_config import (
-    known_keys,
+    SiteConfig,
     read_participant,
     read_policy,
     read_site,
-    site_name,
-    text_of,
 )
 from fedcover.engines.remote.policy import SitePolicy
 from fedcover.errors import FedcoverError, FileError
@@ -56,46 +54,40 @@ def read_config(given: str) -> dict[str, Any]:
 
 def examine(found: Findings, config: Mapping[str, Any]) -> SiteUnderTest | None:
     """Looks at everything a site needs."""
-    keys = found.look("node configuration", lambda: _keys(config))
-    name = found.look("name", lambda: _name(config))
-    if keys is None or name is None:
+    all_known = f"{len(config)} settings, all known"
+    own = found.look("node configuration", lambda: (SiteConfig.of(config), all_known))
+    if own is None:
         return None
-    rules = found.look("rules", lambda: _rules(config))
-    site = found.look("data", lambda: _data(config))
-    found.look("state", lambda: _state(config))
-    if "out" in config:
-        found.look("out", lambda: _out(config))
-    ledger = found.look("ledger", lambda: _ledger(config)) if "ledger" in config else None
-    if "ledger" not in config:
+    found.good("name", own.site_name)
+    rules = found.look("rules", lambda: _rules(own))
+    site = found.look("data", lambda: _data(own))
+    found.look("state", lambda: _state(Path(own.state)))
+    if (out := own.out) is not None:
+        found.look("out", lambda: _out(Path(out)))
+    ledger = None
+    if (path := own.ledger) is not None:
+        ledger = found.look("ledger", lambda: _ledger(Path(path)))
+    else:
         _no_ledger(found, rules)
-    sums = "key" in config or "roster" in config
+    sums = own.key is not None or own.roster is not None
     if sums:
-        good = found.look("key and roster", lambda: _identity(config))
+        good = found.look("key and roster", lambda: _identity(own))
         sums = good is not None
-    return SiteUnderTest(name, site, rules, ledger, sums)
+    return SiteUnderTest(own.site_name, site, rules, ledger, sums)
 
 
-def _keys(config: Mapping[str, Any]) -> tuple[bool, str]:
-    known_keys(config)
-    return True, f"{len(config)} settings, all known"
-
-
-def _name(config: Mapping[str, Any]) -> tuple[str, str]:
-    name = site_name(config)
-    return name, name
-
-
-def _rules(config: Mapping[str, Any]) -> tuple[SitePolicy, str]:
+def _rules(config: SiteConfig) -> tuple[SitePolicy, str]:
     rules = read_policy(config)
     exact = "exact answers allowed" if rules.exact else "no answer without a budget"
     least = f"secure sums of at least {rules.least_sum} sites"
     return rules, f"{', '.join(rules.methods)}; {exact}; {least}"
 
 
-def _data(config: Mapping[str, Any]) -> tuple[Site, str]:
-    path = readable(Path(text_of(config, "data")))
+def _data(config: SiteConfig) -> tuple[Site, str]:
+    path = readable(Path(config.data))
     try:
-        site = read_site({"seed": 0, **config})  # no seed is drawn and kept by merely looking
+        # No seed is drawn and kept by merely looking.
+        site = read_site(replace(config, seed=0) if config.seed is None else config)
     except FedcoverError as error:
         raise FileError(  # the text of the error may quote a record
             f"{path} is not as it must be",
@@ -106,15 +98,13 @@ def _data(config: Mapping[str, Any]) -> tuple[Site, str]:
     return site, f"{len(site):,} records, {site.n_classes:,} classes, score {score}"
 
 
-def _state(config: Mapping[str, Any]) -> tuple[bool, str]:
-    folder = Path(text_of(config, "state"))
+def _state(folder: Path) -> tuple[bool, str]:
     if folder.is_dir():
         private(folder)
     return True, writable_folder(folder)
 
 
-def _out(config: Mapping[str, Any]) -> tuple[bool, str]:
-    path = Path(text_of(config, "out"))
+def _out(path: Path) -> tuple[bool, str]:
     if path.suffix != ".json":
         raise FileError(f"{path} is no .json", allowed="a .json file", fix="Change its name")
     output_file(path)
@@ -122,8 +112,7 @@ def _out(config: Mapping[str, Any]) -> tuple[bool, str]:
     return True, f"{path} {'will be replaced' if path.exists() else 'can be written'}"
 
 
-def _ledger(config: Mapping[str, Any]) -> tuple[Ledger, str]:
-    path = Path(text_of(config, "ledger"))
+def _ledger(path: Path) -> tuple[Ledger, str]:
     if not path.exists():
         raise FileError(
             f"{path} does not exist",
@@ -154,12 +143,13 @@ def _no_ledger(found: Findings, rules: SitePolicy | None) -> None:
     )
 
 
-def _identity(config: Mapping[str, Any]) -> tuple[bool, str]:
-    for key in ("key", "roster"):
-        if key in config:
-            readable(Path(text_of(config, key)))
+def _identity(config: SiteConfig) -> tuple[bool, str]:
+    for path in (config.key, config.roster):
+        if path is not None:
+            readable(Path(path))
     participant = read_participant(config)
-    private(Path(text_of(config, "key")))
+    assert config.key is not None  # or there would be no participant
+    private(Path(config.key))
     roster = participant.roster
     kind = "Ed25519" if "Ed25519" in type(participant.identity).__name__ else "ECDSA P-384"
     return True, f"{kind}, as in the roster of {len(roster)} sites: {', '.join(sorted(roster))}"
