@@ -1,5 +1,16 @@
 """What all tests share: hypothesis profiles, random federations, and methods that listen or lie.
 
+A test is in the fast set, which `python -m pytest` runs in about two minutes on two cores, or bears
+one of four marks (pytestmark at the head of a file, or a decorator):
+
+slow          takes most of a second or more on its own
+deployment    starts real Flower processes, which mostly wait for each other
+figures       draws the figures and pages a user gets, and measures what is on them
+statistical   repeats an experiment many times; stays out of `.ci/run`
+
+`python -m pytest -m "slow or deployment or figures"` is the rest of what `.ci/run` runs, and
+`-m ""` is everything. The fast set covers nine lines in ten of what the whole covers.
+
 HYPOTHESIS_PROFILE=long runs the property and fuzz tests for about an hour with fresh examples; the
 default profile takes seconds and always tries the same ones.
 """

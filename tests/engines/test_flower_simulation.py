@@ -14,6 +14,7 @@ from fedcover.methods.sketch.factor import measured
 
 missing = [name for name in ("flwr", "ray", "cryptography", "Crypto") if find_spec(name) is None]
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(
         bool(missing), reason=f"{', '.join(missing)} not installed: pip install 'fedcover[flower]'"
     ),

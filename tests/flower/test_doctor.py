@@ -195,12 +195,11 @@ def test_a_configuration_in_words_as_flower_takes_it(folder):
 def test_a_missing_flower_is_said(folder, monkeypatch):
     from fedcover.engines.flower.doctor import examination
 
-    for module in (examination, examination):
-        monkeypatch.setattr(module, "installed", lambda name: None if name == "flwr" else "1")
+    monkeypatch.setattr(examination, "installed", lambda name: None if name == "flwr" else "1")
     assert "pip install 'fedcover[flower]'" in examined("--app", "app", code=1)
     monkeypatch.setattr(examination, "installed", lambda name: "1.0")
     found = Findings()
-    examination.examine(found)
+    examination.examine_packages(found)
     assert not all(line.good for line in found.lines)
 
 

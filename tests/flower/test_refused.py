@@ -6,6 +6,8 @@ import pytest
 
 from tests.flower.deployment import marked, until
 
+pytestmark = pytest.mark.deployment
+
 LINES = """
 data = "data/site-NAME.npz"
 state = "state/NAME"

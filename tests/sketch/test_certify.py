@@ -111,6 +111,7 @@ def test_the_choice_of_own_records_alone(relation):
     assert alone
 
 
+@pytest.mark.slow
 def test_ten_sites_that_dropped_out():
     """The noise of all survivors counts: with a part of it the promise breaks."""
     rng, privacy = np.random.default_rng(3), budget(0.5)
