@@ -112,7 +112,7 @@ class Net:
 
     def asked(self, stage):
         """The letters of a stage that sites have answered; of a sum, by the sum's stage."""
-        return [(n, one) for n, one, _ in self.heard if one.stage == stage or kind(one) == stage]
+        return [(n, one) for n, one, _ in self.heard if one.phase == stage or kind(one) == stage]
 
     def heads(self):
         """State of every ledger."""
@@ -130,7 +130,7 @@ class Net:
 
 def kind(letter):
     """What a letter is about: a query's kind, or the stage of a secure sum."""
-    return "" if letter.body is None else letter.body.kind.removeprefix("secure-sum/")
+    return "" if letter.payload is None else letter.payload.kind.removeprefix("secure-sum/")
 
 
 @dataclass
@@ -179,7 +179,7 @@ def silent(*names, stage=None, handled=False):
     def fault(name, letter, answer):
         if name in gone:
             return None
-        if name in names and stage in (None, letter.stage, kind(letter)):
+        if name in names and stage in (None, letter.phase, kind(letter)):
             gone.add(name)
             if handled:
                 answer()
@@ -194,7 +194,7 @@ def lying(liar, change):
 
     def fault(name, letter, answer):
         reply = answer()
-        if name != liar or letter.stage == "hello":
+        if name != liar or letter.phase == "hello":
             return reply
         return with_body(reply, change)
 
@@ -204,13 +204,13 @@ def lying(liar, change):
 def with_body(reply, change):
     """The reply with its message changed."""
     letter = Envelope.of_bytes(reply)
-    return replace(letter, body=change(letter.body)).to_bytes()
+    return replace(letter, payload=change(letter.payload)).to_bytes()
 
 
 def with_facts(reply, **facts):
     """The reply with other facts in its head."""
     letter = Envelope.of_bytes(reply)
-    return replace(letter, facts={**letter.facts, **facts}).to_bytes()
+    return replace(letter, header={**letter.header, **facts}).to_bytes()
 
 
 def array(key, change):

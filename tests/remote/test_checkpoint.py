@@ -43,7 +43,7 @@ def killed_at(number, half=False):
     """The server is killed in a round, before anybody was asked or when half of them were."""
 
     def fault(name, letter, answer):
-        if letter.stage == "ask" and letter.number == number and (name == "s2" or not half):
+        if letter.phase == "ask" and letter.number == number and (name == "s2" or not half):
             raise Killed
         return answer()
 

@@ -140,9 +140,9 @@ def of_an_earlier_round(net, name, letter, reply):
 
 def of_another_run(net, name, letter, reply):
     found = Envelope.of_bytes(reply)
-    sent = Envelope("ask", "october", letter.number, {}, letter.body).to_bytes()
+    sent = Envelope("ask", "october", letter.number, {}, letter.payload).to_bytes()
     facts = {"of": digest(sent)}
-    return Envelope("ask", "october", found.number, facts, found.body).to_bytes()
+    return Envelope("ask", "october", found.number, facts, found.payload).to_bytes()
 
 
 def of_another_run_that_says_it_is_of_this_letter(net, name, letter, reply):
@@ -151,7 +151,8 @@ def of_another_run_that_says_it_is_of_this_letter(net, name, letter, reply):
 
 def of_another_letter(net, name, letter, reply):
     """Of the same round of a run of the same name that asked for something else there."""
-    body = Message(letter.body.kind, letter.body.arrays, {**letter.body.numbers, "step": 0.5})
+    query = letter.payload
+    body = Message(query.kind, query.arrays, {**query.numbers, "step": 0.5})
     other = Envelope("ask", letter.run, letter.number, {}, body)
     return net.node(1).handle(other.to_bytes())
 
@@ -161,7 +162,7 @@ def of_another_stage(net, name, letter, reply):
 
 
 def without_a_message(net, name, letter, reply):
-    return Envelope("ask", letter.run, letter.number, Envelope.of_bytes(reply).facts).to_bytes()
+    return Envelope("ask", letter.run, letter.number, Envelope.of_bytes(reply).header).to_bytes()
 
 
 def cut_off(net, name, letter, reply):
@@ -213,7 +214,7 @@ def test_a_reply_of_something_else_is_none(net, stale, once):
 def test_a_reply_to_the_same_letter_from_another_site_is_that_site_lying(net):
     """All sites get the same letter in this round, so nothing in a reply says whose it is."""
     net.fault = lambda name, letter, answer: (
-        answer() if name != "s1" or letter.stage == "hello" else net.heard[-1][2]
+        answer() if name != "s1" or letter.phase == "hello" else net.heard[-1][2]
     )
     with pytest.raises(fc.FedcoverError, match="'s1' answered"):
         exact(net).go()  # its declared number of records gives it away
@@ -268,9 +269,9 @@ def test_a_private_run_survives_resends_in_every_stage(tmp_path):
 
     def fault(name, letter, answer):
         reply = answer()
-        if (name, letter.stage, kind(letter)) in lost:
+        if (name, letter.phase, kind(letter)) in lost:
             return reply
-        lost.add((name, letter.stage, kind(letter)))
+        lost.add((name, letter.phase, kind(letter)))
         return None
 
     net.fault = fault

@@ -18,7 +18,7 @@ from hypothesis.extra import numpy as arrays_of
 
 import fedcover as fc
 from fedcover.engines.remote.codes import CODES
-from fedcover.engines.remote.envelope import STAGES, Envelope, digest
+from fedcover.engines.remote.envelope import PHASES, Envelope, digest
 from fedcover.engines.remote.policy import METHODS
 from fedcover.privacy import Budget, Ledger
 from fedcover.wire import Message
@@ -64,7 +64,7 @@ KEYS = ["method", "privacy", "alphas", "options", "cost", "n_sites", "code", "of
 facts = st.dictionaries(st.sampled_from(KEYS), plain, max_size=6)
 letter = st.builds(
     Envelope,
-    st.sampled_from(STAGES),
+    st.sampled_from(PHASES),
     st.sampled_from(["november", "other", "☃"]),
     st.integers(0, 5),
     facts,
@@ -93,27 +93,27 @@ def site():
         seen = [one.to_bytes() for name, one, _ in rich.heard if name == "s0"]
         net = Net(folder + "/poor", budget=BUDGET)
         for one in [Envelope.of_bytes(data) for data in seen]:
-            if one.stage == "hello":
-                small = {**one.facts["privacy"], "epsilon": 1e-5, "delta": 1e-9}
-                said = Envelope("hello", one.run, 0, {**one.facts, "privacy": small}).to_bytes()
-                assert Envelope.of_bytes(net.node(0).handle(said)).stage == "hello"
+            if one.phase == "hello":
+                small = {**one.header["privacy"], "epsilon": 1e-5, "delta": 1e-9}
+                said = Envelope("hello", one.run, 0, {**one.header, "privacy": small}).to_bytes()
+                assert Envelope.of_bytes(net.node(0).handle(said)).phase == "hello"
         yield net, seen
 
 
 def checked(net, data):
     """The reply is a letter without data."""
     reply = Envelope.of_bytes(net.node(0).handle(data))
-    assert reply.facts["of"] == digest(data)
-    if reply.stage == "refused":
-        assert set(reply.facts) == {"code", "of"}
-        assert reply.facts["code"] in CODES
-        assert reply.body is None
-    elif reply.stage == "hello":
-        assert reply.body is None
-    elif reply.stage == "finish":
-        assert set(reply.facts) == {"of"}
-        assert reply.body is None
-    elif reply.stage == "sum":  # keys and seals of a sum that goes nowhere
+    assert reply.header["of"] == digest(data)
+    if reply.phase == "refused":
+        assert set(reply.header) == {"code", "of"}
+        assert reply.header["code"] in CODES
+        assert reply.payload is None
+    elif reply.phase == "hello":
+        assert reply.payload is None
+    elif reply.phase == "finish":
+        assert set(reply.header) == {"of"}
+        assert reply.payload is None
+    elif reply.phase == "sum":  # keys and seals of a sum that goes nowhere
         assert kind(reply) in ("keys", "shares")
     else:  # only under noise so large that this budget pays for it
         last = Ledger(net.ledgers["s0"]).state().answers[-1]
@@ -124,7 +124,7 @@ def checked(net, data):
 
 @given(st.binary(max_size=200))
 def test_any_bytes_to_a_site(site, data):
-    assert checked(site[0], data).facts["code"] in ("query", "version")
+    assert checked(site[0], data).header["code"] in ("query", "version")
 
 
 @settings(max_examples=60)
@@ -147,13 +147,13 @@ def test_letters_of_any_content_to_a_site(site, one):
 def test_real_queries_with_other_numbers_to_a_site(site, data):
     net, seen = site
     one = Envelope.of_bytes(data.draw(st.sampled_from([s for s in seen if b'"ask"' in s])))
-    arrays, numbers = dict(one.body.arrays), dict(one.body.numbers)
+    arrays, numbers = dict(one.payload.arrays), dict(one.payload.numbers)
     for key in data.draw(st.lists(st.sampled_from([*numbers, *arrays]), max_size=3)):
         (numbers if key in numbers else arrays)[key] = data.draw(
             number if key in numbers else array
         )
-    body = Message(one.body.kind, arrays, numbers)
-    checked(net, Envelope(one.stage, one.run, one.number, one.facts, body).to_bytes())
+    body = Message(one.payload.kind, arrays, numbers)
+    checked(net, Envelope(one.phase, one.run, one.number, one.header, body).to_bytes())
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +185,7 @@ def test_any_bytes_to_the_server(open_net, run):
 
         def fault(name, sent, answer):
             reply = answer()
-            if name != "s1" or stage not in (sent.stage, kind(sent)):
+            if name != "s1" or stage not in (sent.phase, kind(sent)):
                 return reply
             how = data.draw(st.sampled_from(["bytes", "damaged", "body", "letter", "facts"]))
             found = Envelope.of_bytes(reply)
@@ -195,18 +195,18 @@ def test_any_bytes_to_the_server(open_net, run):
                 return data.draw(damaged(reply))
             if how == "body":
                 body = data.draw(message)
-                if found.body is not None:  # near what is wanted
-                    arrays = {k: data.draw(array) for k in found.body.arrays}
-                    numbers = {k: data.draw(number) for k in found.body.numbers}
+                if found.payload is not None:  # near what is wanted
+                    arrays = {k: data.draw(array) for k in found.payload.arrays}
+                    numbers = {k: data.draw(number) for k in found.payload.numbers}
                     body = data.draw(
-                        st.sampled_from([body, Message(found.body.kind, arrays, numbers)])
+                        st.sampled_from([body, Message(found.payload.kind, arrays, numbers)])
                     )
-                return Envelope(found.stage, found.run, found.number, found.facts, body).to_bytes()
-            new = {**found.facts, **data.draw(facts), "of": digest(sent.to_bytes())}
+                return Envelope(found.phase, found.run, found.number, found.header, body).to_bytes()
+            new = {**found.header, **data.draw(facts), "of": digest(sent.to_bytes())}
             if how == "facts":
-                return Envelope(found.stage, found.run, found.number, new, found.body).to_bytes()
+                return Envelope(found.phase, found.run, found.number, new, found.payload).to_bytes()
             one = data.draw(letter)
-            return Envelope(one.stage, sent.run, sent.number, new, one.body).to_bytes()
+            return Envelope(one.phase, sent.run, sent.number, new, one.payload).to_bytes()
 
         open_net.fault, open_net.heard, open_net.passed = fault, [], []
         with contextlib.suppress(fc.FedcoverError):

@@ -19,7 +19,7 @@ def exact(net, **more):
 
 def test_a_declared_number_of_records_that_is_not_so_is_noticed(net):
     net.fault = lambda name, letter, answer: (
-        with_facts(answer(), records=10) if (name, letter.stage) == ("s1", "hello") else answer()
+        with_facts(answer(), records=10) if (name, letter.phase) == ("s1", "hello") else answer()
     )
     with pytest.raises(fc.FedcoverError, match=r"'s1' answered 'table'.* add up to its 10 records"):
         exact(net).go()

@@ -31,7 +31,7 @@ def test_a_letter_is_read_as_it_was_written():
     body = Message("sketch", {"x": np.arange(3)}, {"n": 2})
     one = Envelope("ask", "november", 7, {"of": "x", "list": [1, 2.5, None, "é"]}, body)
     two = Envelope.of_bytes(one.to_bytes())
-    assert (two.stage, two.run, two.number, two.facts) == (one.stage, one.run, 7, one.facts)
+    assert (two.phase, two.run, two.number, two.header) == (one.phase, one.run, 7, one.header)
     assert two.to_bytes() == one.to_bytes()
     assert Envelope.of_bytes(as_bytes(GOOD)) == Envelope("ask", "r", 3)
 
@@ -119,7 +119,7 @@ def test_two_versions_tell_the_people_at_both_ends(tmp_path, change, who):
     if who == "the server is newer":  # our own conductor reads newer letters as the site does
         node = net.node(0)
         reply = node.handle(VERSIONS[change](Envelope("hello", "r").to_bytes()))
-        assert Envelope.of_bytes(reply).facts["code"] == "version"
+        assert Envelope.of_bytes(reply).header["code"] == "version"
         assert "Install the same version of fedcover at the server and at every site" in net.log(
             "s0"
         )

@@ -56,7 +56,7 @@ def test_files_and_their_names_reach_the_disk(tmp_path, monkeypatch):
 def letters_of_a_sum(net):
     """The letters that s0 gets in a secure sum, in order."""
     Server(net).go()
-    return [one.to_bytes() for name, one, _ in net.heard if name == "s0" and one.stage == "sum"]
+    return [one.to_bytes() for name, one, _ in net.heard if name == "s0" and one.phase == "sum"]
 
 
 @pytest.mark.parametrize("stage", ["keys", "shares", "masked", "agree", "unmask"])
@@ -81,7 +81,7 @@ def test_nothing_leaves_before_the_state_is_on_the_disk(tmp_path, monkeypatch, s
             reply = Envelope.of_bytes(answer())
         if len(calls) < call:  # this stage writes less
             return reply.to_bytes()
-        assert (reply.stage, reply.facts["code"], reply.body) == ("refused", "internal", None)
+        assert (reply.phase, reply.header["code"], reply.payload) == ("refused", "internal", None)
         return None
 
     net.fault = fault
@@ -159,7 +159,7 @@ def test_a_folder_serves_one_site(net, monkeypatch):
     other = net.node(1)
     wrong = type(other)(other.site, mine.memory, other.rules)
     hello = Envelope("hello", "r", 0, {"method": "sketch", "privacy": vars(SUMS)}).to_bytes()
-    assert Envelope.of_bytes(wrong.handle(hello)).facts["code"] == "data"
+    assert Envelope.of_bytes(wrong.handle(hello)).header["code"] == "data"
     assert "is that of site 's0', not of 's1'" in net.log("s0")
 
 
@@ -179,7 +179,7 @@ def test_damaged_memory_answers_nothing(tmp_path, name, damage):
     assert len(server.go().sites) == 4  # its numbers had left; the others open the sum
     assert server.conductor.missing == {"s0": "did not answer the stage 'agree'"}
     reply = next(r for n, one, r in net.heard if n == "s0" and kind(one) == "agree")
-    assert Envelope.of_bytes(reply).facts["code"] in ("data", "agreement")
+    assert Envelope.of_bytes(reply).header["code"] in ("data", "agreement")
 
 
 def test_a_folder_that_cannot_be_made_is_one_clear_error(tmp_path):

@@ -86,8 +86,8 @@ def test_a_sketch_becomes_the_sites_own_calibration(tmp_path):
         assert np.array_equal(found.coverage_error, own.coverage_error)
         assert (found.temperature, found.label_names) == (2.0, ("a", "b", "c"))
     for _, _, reply in net.heard:  # the label mix that went in stays home
-        assert set(Envelope.of_bytes(reply).facts) == {"of"}
-        assert Envelope.of_bytes(reply).body is None
+        assert set(Envelope.of_bytes(reply).header) == {"of"}
+        assert Envelope.of_bytes(reply).payload is None
 
 
 def net_names(net):

@@ -123,13 +123,13 @@ class LyingServer:
         net.heard.clear()
 
     def hello(self, *runs):
-        hello = next(one for _, one, _ in self.net.passed if one.stage == "hello")
+        hello = next(one for _, one, _ in self.net.passed if one.phase == "hello")
         for run in runs:
             for number in self.net.sites:
                 reply = self.net.node(number).handle(
-                    Envelope("hello", run, 0, hello.facts).to_bytes()
+                    Envelope("hello", run, 0, hello.header).to_bytes()
                 )
-                assert Envelope.of_bytes(reply).stage == "hello"
+                assert Envelope.of_bytes(reply).phase == "hello"
 
     def sum(self, terms_run, sites, letters_of, skip=(), threshold=3):
         """The sum of some sites; `letters_of(stage)` is the (run, number) a letter says.
@@ -155,10 +155,10 @@ class LyingServer:
                 (node,) = [k for k, site in self.net.sites.items() if site.name == name]
                 letter = Envelope("sum", run, number, {}, query)
                 reply = Envelope.of_bytes(self.net.node(node).handle(letter.to_bytes()))
-                if reply.stage == "refused":
-                    codes[name] = reply.facts["code"]
+                if reply.phase == "refused":
+                    codes[name] = reply.header["code"]
                 else:
-                    replies[name] = reply.body
+                    replies[name] = reply.payload
 
 
 def test_letters_of_another_run_do_not_get_around_the_list_of_survivors(tmp_path):

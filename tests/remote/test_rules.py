@@ -35,10 +35,10 @@ def net(tmp_path):
     return Net(tmp_path, budget=BUDGET)
 
 
-def tell(net, stage, run="r", number=0, facts=None, body=None):
+def tell(net, phase, run="r", number=0, header=None, payload=None):
     """The reply of s0 to a letter of somebody."""
     return Envelope.of_bytes(
-        net.node(0).handle(Envelope(stage, run, number, facts or {}, body).to_bytes())
+        net.node(0).handle(Envelope(phase, run, number, header or {}, payload).to_bytes())
     )
 
 
@@ -48,10 +48,10 @@ def hello(net, method="sketch", privacy=PRIVATE, run="r", view="server"):
 
 
 def code(reply):
-    assert reply.stage == "refused"
-    assert set(reply.facts) == {"code", "of"}
-    assert reply.body is None
-    return reply.facts["code"]
+    assert reply.phase == "refused"
+    assert set(reply.header) == {"code", "of"}
+    assert reply.payload is None
+    return reply.header["code"]
 
 
 def question(privacy, method=SKETCH, fewest=4):
@@ -69,7 +69,7 @@ def question(privacy, method=SKETCH, fewest=4):
 @pytest.mark.parametrize("method", ["pooled", "estimated-weights", "tdigest", "", None, ["sketch"]])
 def test_methods_that_are_not_allowed_are_refused_at_hello(net, method):
     assert code(hello(net, method)) == "method"
-    assert code(tell(net, "ask", body=question(SERVER_VIEW))) == "hello"
+    assert code(tell(net, "ask", payload=question(SERVER_VIEW))) == "hello"
     assert net.answers()["s0"] == 0
 
 
@@ -88,11 +88,11 @@ def test_a_run_without_a_budget_needs_exact_and_no_ledger(tmp_path, budget, exac
     net = Net(tmp_path, budget=budget, rules=replace(OPEN, exact=exact))
     reply = hello(net, "dp-fedcp", privacy=None)
     if exact and budget is None:
-        assert reply.facts["records"] == 40
-        assert tell(net, "ask", body=EXACT_COUNTS).body.arrays["label_counts"].sum() == 40
+        assert reply.header["records"] == 40
+        assert tell(net, "ask", payload=EXACT_COUNTS).payload.arrays["label_counts"].sum() == 40
     else:
         assert code(reply) == "privacy"
-        assert code(tell(net, "ask", body=EXACT_COUNTS)) == "hello"
+        assert code(tell(net, "ask", payload=EXACT_COUNTS)) == "hello"
 
 
 @pytest.mark.parametrize("budget", [None, BUDGET])
@@ -100,7 +100,7 @@ def test_exact_queries_in_a_run_that_said_it_was_private_are_refused(tmp_path, b
     """With a ledger they are charged as what they are, ε = ∞; without one the rules refuse them."""
     net = Net(tmp_path, budget=budget)
     hello(net, "dp-fedcp")
-    found = {code(tell(net, "ask", number=k, body=q)) for k, q in enumerate(exact_queries())}
+    found = {code(tell(net, "ask", number=k, payload=q)) for k, q in enumerate(exact_queries())}
     assert found == ({"privacy"} if budget is None else {"budget"})
     if budget is not None:
         assert net.answers()["s0"] == 0
@@ -120,8 +120,8 @@ def test_private_dp_fedcp_of_old_is_asked_for_in_vain(tmp_path, budget):
     hello(net, "dp-fedcp")
     for number, name in enumerate(("private-counts", "private-histogram")):
         asked = Message(name, numbers={"sigma": 1e5, "size": 1})
-        assert code(tell(net, "ask", number=number, body=asked)) == "query"
-    assert code(tell(net, "ask", number=2, body=question(SERVER_VIEW))) == "query"
+        assert code(tell(net, "ask", number=number, payload=asked)) == "query"
+    assert code(tell(net, "ask", number=2, payload=question(SERVER_VIEW))) == "query"
     if budget is not None:
         assert net.answers()["s0"] == 0
 
@@ -132,17 +132,17 @@ def test_a_sketch_without_noise_or_with_less_is_refused_without_a_ledger_too(tmp
     real = question(SERVER_VIEW)
     for sigma in (0.0, 1e-9, real.numbers["table_sigma"] / 3):
         query = Message(real.kind, real.arrays, {**real.numbers, "table_sigma": sigma})
-        assert code(tell(net, "ask", body=query)) == "privacy"
-    assert tell(net, "ask", body=real).body is not None
+        assert code(tell(net, "ask", payload=query)) == "privacy"
+    assert tell(net, "ask", payload=real).payload is not None
 
 
 def test_without_a_ledger_a_server_cannot_announce_the_noise_away(tmp_path):
     net = Net(tmp_path)
     for epsilon in (10.1, 1e300):
         assert code(hello(net, privacy={**PRIVATE, "epsilon": epsilon})) == "privacy"
-    assert hello(net, privacy={**PRIVATE, "epsilon": 10}).stage == "hello"
+    assert hello(net, privacy={**PRIVATE, "epsilon": 10}).phase == "hello"
     net.rules = SitePolicy(most_epsilon=1.0)  # the rules of today, for a hello of yesterday
-    assert code(tell(net, "ask", body=question(SERVER_VIEW))) == "privacy"
+    assert code(tell(net, "ask", payload=question(SERVER_VIEW))) == "privacy"
     assert "a run of ε = 10, at a site without a ledger" in net.log("s0")
 
 
@@ -151,28 +151,28 @@ def test_saying_hello_again_without_a_budget_opens_nothing(tmp_path, first):
     net = Net(tmp_path, budget=BUDGET, rules=OPEN)
     hello(net, "dp-fedcp", first)
     hello(net, "dp-fedcp", privacy=None)
-    assert code(tell(net, "ask", body=EXACT_COUNTS)) in ("budget", "hello")
+    assert code(tell(net, "ask", payload=EXACT_COUNTS)) in ("budget", "hello")
     closed = Net(tmp_path / "closed")
     hello(closed, "dp-fedcp", first)
     hello(closed, "dp-fedcp", privacy=None)
-    assert code(tell(closed, "ask", body=EXACT_COUNTS)) in ("privacy", "hello")
+    assert code(tell(closed, "ask", payload=EXACT_COUNTS)) in ("privacy", "hello")
 
 
 def test_a_hello_of_the_days_when_more_was_allowed_is_worth_nothing(tmp_path):
     net = Net(tmp_path, rules=OPEN)
-    assert hello(net, "dp-fedcp", privacy=None).stage == "hello"
+    assert hello(net, "dp-fedcp", privacy=None).phase == "hello"
     for rules, why in (
         (replace(OPEN, exact=False), "privacy"),
         (SitePolicy(("sketch",)), "method"),
     ):
         net.rules = rules
-        assert code(tell(net, "ask", body=EXACT_COUNTS)) == why
+        assert code(tell(net, "ask", payload=EXACT_COUNTS)) == why
 
 
 def test_a_server_that_announces_one_method_and_asks_for_another(net):
     hello(net)
     for kind in ("counts", "mass", "totals", "steps", "scores", "private-counts", "tea"):
-        assert code(tell(net, "ask", body=Message(kind))) == "query"
+        assert code(tell(net, "ask", payload=Message(kind))) == "query"
     assert net.answers()["s0"] == 0
     assert "query 'scores' in a run of sketch" in net.log("s0")
 
@@ -182,37 +182,37 @@ def test_a_share_of_the_noise_asked_for_in_the_open_is_charged_as_all_of_it(tmp_
     net = Net(tmp_path, budget=BUDGET)
     hello(net, view="secure-sum")
     share = question(SUMS)
-    assert code(tell(net, "ask", body=share)) == "budget"
+    assert code(tell(net, "ask", payload=share)) == "budget"
     assert net.answers()["s0"] == 0
     rich = Net(tmp_path / "rich", budget=Budget(20.0, 1e-5))
     hello(rich, view="secure-sum")
-    assert tell(rich, "ask", body=share).stage == "ask"
+    assert tell(rich, "ask", payload=share).phase == "ask"
     assert Ledger(rich.ledgers["s0"]).state().spent > 3
     without = Net(tmp_path / "without")
     hello(without, view="secure-sum")
-    assert code(tell(without, "ask", body=share)) == "privacy"
+    assert code(tell(without, "ask", payload=share)) == "privacy"
 
 
 def test_the_same_round_with_another_sigma_gets_no_second_answer(tmp_path):
     net = Net(tmp_path, budget=Budget(20.0, 1e-5))
     hello(net)
     real = question(SERVER_VIEW)
-    first = tell(net, "ask", body=real)
+    first = tell(net, "ask", payload=real)
     more = Message(
         real.kind, real.arrays, {**real.numbers, "table_sigma": real.numbers["table_sigma"] * 2}
     )
     before = net.heads()
-    assert code(tell(net, "ask", body=more)) == "query"
+    assert code(tell(net, "ask", payload=more)) == "query"
     assert net.heads() == before
-    again = tell(net, "ask", body=real)
-    assert (again.body.arrays["table"] == first.body.arrays["table"]).all()
+    again = tell(net, "ask", payload=real)
+    assert (again.payload.arrays["table"] == first.payload.arrays["table"]).all()
 
 
 def test_a_query_beyond_the_budget_is_not_charged(net):
     hello(net)
     real = question(fc.Privacy(2.5, 1e-5))
     before = net.heads()
-    assert code(tell(net, "ask", body=real)) == "budget"
+    assert code(tell(net, "ask", payload=real)) == "budget"
     assert net.heads() == before
     assert "ε = 2.5" in net.log("s0")
 
@@ -242,7 +242,7 @@ def test_a_run_of_any_epsilon_gets_an_answer(net):
     for epsilon in (1e-12, 1e300, 2, 10**400):
         for delta in (1e-300, 0.5):
             found = hello(net, privacy={**PRIVATE, "epsilon": epsilon, "delta": delta})
-            assert found.stage == "hello" or code(found) in ("budget", "query")
+            assert found.phase == "hello" or code(found) in ("budget", "query")
 
 
 @pytest.mark.parametrize(("relation", "unit"), [("add-remove", "record"), ("replace", "site")])
@@ -250,17 +250,16 @@ def test_the_number_of_records_is_told_only_where_the_ledger_takes_it_as_public(
     tmp_path, relation, unit
 ):
     net = Net(tmp_path, budget=Budget(2.0, 1e-5, unit, relation))
-    assert "records" not in hello(net).facts
+    assert "records" not in hello(net).header
     plain = Net(tmp_path / "plain")
-    assert (
-        "records" not in hello(plain, privacy={**PRIVATE, "relation": relation, "unit": unit}).facts
-    )
-    assert hello(plain).facts["records"] == 40
+    asked = {**PRIVATE, "relation": relation, "unit": unit}
+    assert "records" not in hello(plain, privacy=asked).header
+    assert hello(plain).header["records"] == 40
 
 
 def test_a_letter_without_a_hello_is_refused_in_every_stage(net):
     for stage in ("ask", "sum", "finish"):
-        assert code(tell(net, stage, body=question(SERVER_VIEW))) == "hello"
+        assert code(tell(net, stage, payload=question(SERVER_VIEW))) == "hello"
     assert code(tell(net, "refused")) == "hello"
     hello(net)
     assert code(tell(net, "refused")) == "query"

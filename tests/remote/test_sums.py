@@ -143,7 +143,7 @@ def test_a_card_that_is_swapped_on_the_way_to_the_server_is_noticed(net):
         reply = answer()
         if (name, kind(letter)) != ("s1", "keys"):
             return reply
-        card = signed_card(SumSpec.of_query(letter.body), "s1", stranger)
+        card = signed_card(SumSpec.of_query(letter.payload), "s1", stranger)
         return with_body(reply, lambda m: spec.make("keys", {"card": card}))
 
     net.fault = fault
@@ -163,11 +163,11 @@ def test_a_server_that_puts_in_a_key_of_its_own_gets_no_numbers(net):
 
     def fault(name, letter, answer):
         if kind(letter) == "keys":
-            terms.append(SumSpec.of_query(letter.body))
+            terms.append(SumSpec.of_query(letter.payload))
         if kind(letter) != "shares" or name == "s1":
             return answer()
         lie = Envelope(
-            "sum", letter.run, letter.number, {}, swapped(letter.body, terms[0], stranger)
+            "sum", letter.run, letter.number, {}, swapped(letter.payload, terms[0], stranger)
         )
         return with_facts(answer(lie.to_bytes()), of=digest(letter.to_bytes()))
 
@@ -199,9 +199,10 @@ def test_a_site_without_a_key_takes_part_in_no_sum(net, monkeypatch):
 
 def test_a_secure_sum_of_another_version_is_told_from_disagreement(net):
     def fault(name, letter, answer):
-        if letter.stage == "hello":
+        if letter.phase == "hello":
             return answer()
-        newer = Message(letter.body.kind, letter.body.arrays, {**letter.body.numbers, "version": 2})
+        query = letter.payload
+        newer = Message(query.kind, query.arrays, {**query.numbers, "version": 2})
         lie = Envelope("sum", letter.run, letter.number, {}, newer)
         return with_facts(answer(lie.to_bytes()), of=digest(letter.to_bytes()))
 

@@ -74,11 +74,11 @@ def test_every_byte_that_leaves_is_a_declared_field(tmp_path, run):
         head = json.loads(outer.arrays["head"].tobytes())
         assert set(head) == {"stage", "run", "number", "facts"}
         assert (head["stage"], head["run"], head["number"]) == (
-            letter.stage,
+            letter.phase,
             "november",
             letter.number,
         )
-        if letter.stage == "hello":
+        if letter.phase == "hello":
             assert set(outer.arrays) == {"head"}
             assert set(head["facts"]) == HELLO
             assert head["facts"]["name"] == name
@@ -86,7 +86,7 @@ def test_every_byte_that_leaves_is_a_declared_field(tmp_path, run):
         assert set(head["facts"]) == {"of"}
         assert set(outer.arrays) == {"head", "body"}
         body = wire.decode(outer.arrays["body"].tobytes())
-        assert body.kind == letter.body.kind
+        assert body.kind == letter.payload.kind
         arrays, numbers = BODIES[kind(letter)]
         if kind(letter) == "sketch" and run.endswith("confusion"):
             arrays = arrays | {"confusion"}
@@ -118,9 +118,9 @@ def test_sites_whose_noisy_numbers_are_equal_send_equal_bytes(tmp_path, monkeypa
     fresh = 0
     for (name, letter, one), (other, _, two) in zip(*found, strict=True):
         assert name == other
-        if letter.stage == "sum":  # keys, seals and masks are new each time; their sizes are not
+        if letter.phase == "sum":  # keys, seals and masks are new each time; their sizes are not
             fresh += 1
-            a, b = Envelope.of_bytes(one).body, Envelope.of_bytes(two).body
+            a, b = Envelope.of_bytes(one).payload, Envelope.of_bytes(two).payload
             assert {k: v.shape for k, v in a.arrays.items()} == {
                 k: v.shape for k, v in b.arrays.items()
             }
@@ -139,7 +139,7 @@ def test_what_a_mask_covers_is_covered(tmp_path, monkeypatch):
         Server(net, fc.methods.Sketch(bins=700)).go()
         found.append([r for _, one, r in net.heard if kind(one) == "masked"])
     for one, two in zip(*found, strict=True):
-        a, b = (Envelope.of_bytes(r).body.arrays["masked"] for r in (one, two))
+        a, b = (Envelope.of_bytes(r).payload.arrays["masked"] for r in (one, two))
         assert len(a) > 2000
         assert (a != b).all()
 
@@ -181,7 +181,7 @@ def test_texts_of_exceptions_paths_and_data_never_travel(tmp_path, monkeypatch, 
     assert not any(CANARY.encode() in reply for _, _, reply in net.heard)
     refused = [Envelope.of_bytes(r) for _, _, r in net.heard if b"refused" in r]
     assert refused
-    assert all(set(one.facts) == {"code", "of"} and one.facts["code"] in CODES for one in refused)
+    assert all(set(one.header) == {"code", "of"} and one.header["code"] in CODES for one in refused)
     assert net.answers() == dict.fromkeys(net.ledgers, 0)
     if not isinstance(error, Unprintable):
         assert CANARY in net.log("s0")  # where the site's own people find it
@@ -195,11 +195,11 @@ def test_a_site_whose_folder_or_log_cannot_be_used_still_says_only_a_code(tmp_pa
         path.unlink()
     (tmp_path / "s0").rmdir()
     reply = Envelope.of_bytes(node.handle(hello))
-    assert reply.facts["code"] == "internal"
+    assert reply.header["code"] == "internal"
     (tmp_path / "s0").mkdir()
     (tmp_path / "s0" / "log.txt").mkdir()
-    assert Envelope.of_bytes(node.handle(hello)).facts["code"] == "privacy"
-    assert Envelope.of_bytes(guarded(b"", None, lambda letter: letter)).facts["code"] == "query"
+    assert Envelope.of_bytes(node.handle(hello)).header["code"] == "privacy"
+    assert Envelope.of_bytes(guarded(b"", None, lambda letter: letter)).header["code"] == "query"
 
 
 def test_a_reply_that_cannot_be_written_as_bytes_is_a_failure(tmp_path):
@@ -208,7 +208,7 @@ def test_a_reply_that_cannot_be_written_as_bytes_is_a_failure(tmp_path):
 
     request = Envelope("ask", "r").to_bytes()
     reply = Envelope.of_bytes(guarded(request, ClientState(tmp_path / "m"), answer))
-    assert reply.facts["code"] == "internal"
+    assert reply.header["code"] == "internal"
 
 
 def test_sums_that_are_aborted_leave_the_same_fields(tmp_path):

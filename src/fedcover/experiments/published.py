@@ -13,7 +13,8 @@ from fedcover import checks
 from fedcover.experiments import algorithm1
 from fedcover.experiments.federations import Draw
 from fedcover.labelshift.weights import likelihood_ratio, oracle_ratio, subsample_sizes
-from fedcover.methods.base import Counts, Target, Task, target_ratios, weighted_fit
+from fedcover.methods.base import Target, Task
+from fedcover.methods.replies import Counts, target_ratios, weighted_fit
 from fedcover.position import scores_at
 from fedcover.privacy import accounting
 from fedcover.privacy.views import AlgorithmOne, imagenet_mixture

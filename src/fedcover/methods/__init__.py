@@ -1,4 +1,14 @@
-"""The calibration methods, by the names users pick them by."""
+"""The calibration methods, one file or folder each, and the one list that names them.
+
+base.py          what a method is: a server half that asks, a site half that answers
+replies.py       what sites sent, read and checked
+registry.py      the list; `register` adds one from elsewhere
+sketch/          one noisy table for every target and level
+dp_fedcp/        the paper's method, by search or as published
+local.py         every site alone
+pooled.py        the reference points that see all scores
+quantile_average.py, tdigest.py, quantile_of_quantiles.py, exponential.py    the competitors
+"""
 
 from fedcover.methods.dp_fedcp.method import DPFedCP
 from fedcover.methods.exponential import ExponentialMechanism
@@ -6,11 +16,13 @@ from fedcover.methods.local import Local
 from fedcover.methods.pooled import EstimatedWeights, OracleWeights, Pooled
 from fedcover.methods.quantile_average import QuantileAverage
 from fedcover.methods.quantile_of_quantiles import QuantileOfQuantiles
+from fedcover.methods.registry import Entry, register, unregister
 from fedcover.methods.sketch.method import Sketch
 from fedcover.methods.tdigest import TDigest
 
 __all__ = [
     "DPFedCP",
+    "Entry",
     "EstimatedWeights",
     "ExponentialMechanism",
     "Local",
@@ -20,4 +32,6 @@ __all__ = [
     "QuantileOfQuantiles",
     "Sketch",
     "TDigest",
+    "register",
+    "unregister",
 ]

@@ -18,7 +18,6 @@ from fedcover import checks
 from fedcover.errors import FedcoverError
 from fedcover.labelshift.weights import oracle_ratio, subsample_sizes, weights_at
 from fedcover.methods.base import (
-    Counts,
     Fit,
     Float64,
     Message,
@@ -29,6 +28,9 @@ from fedcover.methods.base import (
     Target,
     Task,
     ask_all,
+)
+from fedcover.methods.replies import (
+    Counts,
     counts_reply,
     estimated_guarantee,
     read_counts,

@@ -22,9 +22,8 @@ from fedcover.methods.base import (
     ServerMethod,
     Task,
     ask_all,
-    read_positions,
-    reply_of,
 )
+from fedcover.methods.replies import read_positions, reply_of
 from fedcover.position import Positions, distances_at, positions, scores_at
 from fedcover.quantile import WeightedSample, conformal_positions
 from fedcover.site import Site

@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcover.errors import FedcoverError
-from fedcover.methods.base import Float64, Message, ServerHalf, ServerMethod, Task, read_positions
+from fedcover.methods.base import Float64, Message, ServerHalf, ServerMethod, Task
 from fedcover.methods.quantile_average import common_fit, refuse_distributions
+from fedcover.methods.replies import read_positions
 from fedcover.position import TOP
 from fedcover.site import Site
 

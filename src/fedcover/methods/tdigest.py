@@ -21,14 +21,9 @@ from numpy.typing import NDArray
 
 from fedcover import checks
 from fedcover.errors import FedcoverError
-from fedcover.methods.base import (
-    Float64,
-    Message,
-    Round,
-    ServerHalf,
-    ServerMethod,
-    Task,
-    ask_all,
+from fedcover.methods.base import Float64, Message, Round, ServerHalf, ServerMethod, Task, ask_all
+from fedcover.methods.quantile_average import common_fit, refuse_distributions
+from fedcover.methods.replies import (
     counts_reply,
     estimated_guarantee,
     read_counts,
@@ -36,7 +31,6 @@ from fedcover.methods.base import (
     target_ratios,
     weighted_fit,
 )
-from fedcover.methods.quantile_average import common_fit, refuse_distributions
 from fedcover.position import Positions, positions, scores_at
 from fedcover.quantile import WeightedSample, conformal_positions
 from fedcover.site import Site

@@ -64,7 +64,7 @@ class Client:
     def _answer(self, letter: Envelope) -> Envelope:
         with self.memory.locked():
             self.memory.claim(self.site.name)
-            if letter.stage == "hello":
+            if letter.phase == "hello":
                 return self._hello(letter)
             agreed = self.memory.agreed(letter.run)
             if agreed is None:
@@ -75,15 +75,16 @@ class Client:
                     fix="Start the run again",
                 )
             privacy = self._accepted(agreed.get("method"), agreed.get("privacy"))
-            if letter.stage == "ask":
-                reply = self._reply(letter, _body(letter), agreed["method"], privacy, "server", 1)
+            if letter.phase == "ask":
+                query = _payload(letter)
+                reply = self._reply(letter, query, agreed["method"], privacy, "server", 1)
                 return Envelope("ask", letter.run, letter.number, {}, reply)
-            if letter.stage == "sum":
+            if letter.phase == "sum":
                 return self._sum(letter, agreed["method"], privacy)
-            if letter.stage == "finish":
+            if letter.phase == "finish":
                 return self._finish(letter)
         raise FedcoverError(
-            f"a letter of stage {letter.stage!r}", allowed="letters of a server", fix="Ignore it"
+            f"a letter of phase {letter.phase!r}", allowed="letters of a server", fix="Ignore it"
         )
 
     def _accepted(self, method: object, privacy_facts: object) -> Privacy | None:
@@ -95,8 +96,8 @@ class Client:
 
     def _hello(self, letter: Envelope) -> Envelope:
         """Checks what the run is to be, and says what everybody may know of this site."""
-        method = letter.facts.get("method")
-        privacy = self._accepted(method, letter.facts.get("privacy"))
+        method = letter.header.get("method")
+        privacy = self._accepted(method, letter.header.get("privacy"))
         if self.ledger is not None and privacy is not None:
             check_remaining_budget(self.ledger.state(), privacy, letter.run)
         facts: dict[str, Any] = {
@@ -173,11 +174,11 @@ class Client:
             answered=answered,
             contribute=contribute,
         )
-        return Envelope("sum", letter.run, letter.number, {}, summing.reply(_body(letter)))
+        return Envelope("sum", letter.run, letter.number, {}, summing.reply(_payload(letter)))
 
     def _finish(self, letter: Envelope) -> Envelope:
         """What was published: made into this site's own calibration, here."""
-        make = calibration_from(_body(letter), letter.facts, self.site)
+        make = calibration_from(_payload(letter), letter.header, self.site)
         if self.out is not None:
             try:
                 calibration = make()
@@ -200,7 +201,7 @@ def guarded(
         if memory is not None:
             with suppress(Exception):  # such as a text that cannot be made of what was raised
                 when = datetime.now(UTC).isoformat(timespec="seconds")
-                text = f"{when} {letter.stage} {letter.run!r}: {error}"
+                text = f"{when} {letter.phase} {letter.run!r}: {error}"
                 memory.log(" ".join(text.splitlines()))
                 if not isinstance(error, FedcoverError):
                     memory.log(traceback.format_exc())
@@ -210,8 +211,8 @@ def guarded(
 
 def _replying(reply: Envelope, request: bytes) -> bytes:
     """The bytes of a reply, which say what it replies to."""
-    facts = {**reply.facts, "of": digest(request)}
-    return Envelope(reply.stage, reply.run, reply.number, facts, reply.body).to_bytes()
+    facts = {**reply.header, "of": digest(request)}
+    return Envelope(reply.phase, reply.run, reply.number, facts, reply.payload).to_bytes()
 
 
 def privacy_of(facts: object) -> Privacy | None:
@@ -228,11 +229,11 @@ def privacy_of(facts: object) -> Privacy | None:
     return Privacy(**facts)
 
 
-def _body(letter: Envelope) -> Message:
-    if letter.body is None:
+def _payload(letter: Envelope) -> Message:
+    if letter.payload is None:
         raise FedcoverError(
-            f"a letter of stage {letter.stage!r} without a message",
+            f"a letter of phase {letter.phase!r} without a message",
             allowed="a message",
             fix="Server and site run different versions of fedcover",
         )
-    return letter.body
+    return letter.payload

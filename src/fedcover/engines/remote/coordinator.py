@@ -81,7 +81,7 @@ class Coordinator:
                 self.missing[f"node {node}"] = CODES[refused[node]][0]
             elif node not in replies:
                 self.missing[f"node {node}"] = f"did not answer {self.retry.description}"
-            elif (said := introduction(replies[node].facts)) is None:
+            elif (said := introduction(replies[node].header)) is None:
                 self.missing[f"node {node}"] = "said things of itself that cannot be"
             elif said["name"] in found:
                 raise FedcoverError(
@@ -238,15 +238,15 @@ class Coordinator:
             self.checkpoint.keep_survivors(number, names)
 
     def _send(
-        self, stage: str, queries: Round, number: int
+        self, phase: str, queries: Round, number: int
     ) -> tuple[dict[str, Message], dict[str, str]]:
         """Replies to queries by site, and the codes of those that refused; bytes are counted."""
-        letters = {n: Envelope(stage, self.run, number, {}, q) for n, q in queries.items()}
+        letters = {n: Envelope(phase, self.run, number, {}, q) for n, q in queries.items()}
         replies, refused = self._exchange(letters)
         out = {}
         for name, reply in replies.items():
-            assert reply.body is not None  # or it would not count as a reply
-            out[name] = reply.body
+            assert reply.payload is not None  # or it would not count as a reply
+            out[name] = reply.payload
             self.traffic.bytes_down[name] += len(letters[name].to_bytes())
             self.traffic.bytes_up[name] += len(reply.to_bytes())
         return out, refused

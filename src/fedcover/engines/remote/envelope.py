@@ -1,4 +1,4 @@
-"""What travels between server and sites, as bytes: plain facts and at most one message."""
+"""What travels between server and sites, as bytes: a header of facts and at most one message."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from fedcover.errors import FedcoverError
 from fedcover.wire import Message
 
 VERSION = 1
-"""Of letters; a site and a server with different ones refuse each other."""
+"""Of envelopes; a site and a server with different ones refuse each other."""
 
-STAGES = ("hello", "ask", "sum", "finish", "refused")
+PHASES = ("hello", "ask", "sum", "finish", "refused")
 
-MOST_HEAD = 1 << 20
-"""Longest head, in bytes."""
+MAX_HEADER = 1 << 20
+"""Longest header, in bytes."""
 
 LONGEST_RUN = 100
 """Characters of a run's name: it is a part of names in ledgers, which may have 200."""
@@ -30,40 +30,40 @@ LONGEST_RUN = 100
 
 @dataclass(frozen=True)
 class Envelope:
-    """One letter.
+    """One letter: what it is about, and at most one message.
 
     Attributes
     ----------
-    stage
+    phase
         "hello", "ask" (a query of a protocol), "sum" (a stage of a secure sum), "finish" (what was
         published), or, from a site, "refused".
     run
         Name of the run, chosen by the people who start it; a repeated run has the same.
     number
         Round of the run.
-    facts
+    header
         Plain facts: numbers, texts and lists of them.
-    body
+    payload
         The message, if any.
     """
 
-    stage: str
+    phase: str
     run: str
     number: int = 0
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    body: Message | None = None
+    header: Mapping[str, Any] = field(default_factory=dict)
+    payload: Message | None = None
 
     def to_bytes(self) -> bytes:
         head = {
-            "stage": self.stage,
+            "stage": self.phase,
             "run": self.run,
             "number": self.number,
-            "facts": dict(self.facts),
+            "facts": dict(self.header),
         }
         text = json.dumps(head, sort_keys=True, allow_nan=False).encode()
         arrays = {"head": np.frombuffer(text, np.uint8)}
-        if self.body is not None:
-            arrays["body"] = np.frombuffer(wire.encode(self.body), np.uint8)
+        if self.payload is not None:
+            arrays["body"] = np.frombuffer(wire.encode(self.payload), np.uint8)
         return wire.encode(Message("letter", arrays, {"version": VERSION}))
 
     @classmethod
@@ -84,11 +84,11 @@ class Envelope:
         if body is not None and (body.dtype != np.uint8 or body.ndim != 1):
             raise _strange("its body is not bytes")
         return cls(
-            stage=head["stage"],
+            phase=head["stage"],
             run=head["run"],
             number=head["number"],
-            facts=head["facts"],
-            body=None if body is None else wire.decode(body.tobytes()),
+            header=head["facts"],
+            payload=None if body is None else wire.decode(body.tobytes()),
         )
 
 
@@ -121,7 +121,7 @@ def other_version(found: str, wanted: str) -> Refusal:
 
 def _head(outer: Message) -> dict[str, Any]:
     array = outer.arrays.get("head", np.empty(0))
-    if array.dtype != np.uint8 or array.ndim != 1 or not 0 < len(array) <= MOST_HEAD:
+    if array.dtype != np.uint8 or array.ndim != 1 or not 0 < len(array) <= MAX_HEADER:
         raise _strange("it has no head")
     try:
         head = json.loads(
@@ -133,7 +133,7 @@ def _head(outer: Message) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise _strange("its head is not JSON") from None
     good = isinstance(head, dict) and set(head) == {"stage", "run", "number", "facts"}
-    good = good and head["stage"] in STAGES and isinstance(head["facts"], dict)
+    good = good and head["stage"] in PHASES and isinstance(head["facts"], dict)
     good = good and type(head["number"]) is int and 0 <= head["number"] < 1 << 31
     if not good:
         raise _strange("its head is not that of a letter")

@@ -81,10 +81,10 @@ def _reply_to(sent: bytes, letter: Envelope, data: bytes) -> Envelope | str | No
         return refusal.code
     except FedcoverError:
         return None
-    if reply.facts.get("of") != digest(sent):
+    if reply.header.get("of") != digest(sent):
         return None
-    if reply.stage == "refused":
-        return known_code(reply.facts.get("code"))
-    same = (reply.stage, reply.run, reply.number) == (letter.stage, letter.run, letter.number)
-    whole = reply.body is not None or letter.stage in ("hello", "finish")
+    if reply.phase == "refused":
+        return known_code(reply.header.get("code"))
+    same = (reply.phase, reply.run, reply.number) == (letter.phase, letter.run, letter.number)
+    whole = reply.payload is not None or letter.phase in ("hello", "finish")
     return reply if same and whole else None

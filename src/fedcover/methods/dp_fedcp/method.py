@@ -19,20 +19,15 @@ from fedcover import checks
 from fedcover.checks import refuse_gone
 from fedcover.errors import FedcoverError
 from fedcover.labelshift.weights import subsample_sizes
-from fedcover.methods.base import (
-    Float64,
-    Message,
-    ServerHalf,
-    ServerMethod,
-    Task,
-    ask_all,
+from fedcover.methods.base import Float64, Message, ServerHalf, ServerMethod, Task, ask_all
+from fedcover.methods.dp_fedcp import algorithm1, search
+from fedcover.methods.replies import (
     counts_reply,
     estimated_guarantee,
     read_counts,
     target_ratios,
     weighted_fit,
 )
-from fedcover.methods.dp_fedcp import algorithm1, search
 from fedcover.methods.sketch.method import Sketch
 from fedcover.position import scores_at
 from fedcover.privacy import noise

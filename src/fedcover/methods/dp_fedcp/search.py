@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcover.errors import FedcoverError
-from fedcover.methods.base import Float64, Message, Round, Task, read_array
+from fedcover.methods.base import Float64, Message, Round, Task
+from fedcover.methods.replies import read_array
 from fedcover.position import TOP, Positions, positions
 from fedcover.quantile import rounding_slack
 from fedcover.site import Site

@@ -20,17 +20,8 @@ from numpy.typing import NDArray
 from fedcover import checks
 from fedcover.checks import refuse_gone
 from fedcover.errors import FedcoverError
-from fedcover.methods.base import (
-    Fit,
-    Message,
-    Round,
-    SecureSum,
-    Target,
-    Task,
-    ask_all,
-    fits_a_sum,
-    reply_of,
-)
+from fedcover.methods.base import Fit, Message, Round, SecureSum, Target, Task, ask_all, fits_a_sum
+from fedcover.methods.replies import reply_of
 from fedcover.methods.sketch import client, plan
 from fedcover.methods.sketch.certify import shared_rows, with_certificate
 from fedcover.methods.sketch.client import MOST_CONFUSED
