@@ -12,10 +12,10 @@ import pytest
 from scipy.stats import binom
 
 import fedcover as fc
-from fedcover.api import _task
 from fedcover.calibration import Cost
 from fedcover.engines.base import sum_replies
 from fedcover.engines.remote.result_message import calibration_from, sketch_message
+from fedcover.methods.base import Task
 from fedcover.methods.sketch import certify as wiring
 from fedcover.methods.sketch import factor
 from fedcover.methods.sketch.result import SketchResult
@@ -47,7 +47,9 @@ def budget(epsilon, **more):
 
 def dropping(some, privacy, present, fewest=10, method=ONE_EDGE):
     """A sketch whose secure sum only a part of the sites has reached."""
-    task = replace(_task(some, privacy, None), fewest=fewest)
+    names, sizes = tuple(s.name for s in some), tuple(len(s) for s in some)
+    public = privacy is None or privacy.relation == "replace"  # then a neighbour has as many
+    task = Task(names, 2, privacy=privacy, sizes=sizes if public else None, fewest=fewest)
     server = method.server(task)
     asked = next(server)
     left = {s.name: s for k, s in enumerate(some) if k in present}
