@@ -28,6 +28,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import fedcover as fc
+from fedcover.privacy.randomness import SYSTEM
 
 settings.register_profile(
     "default",
@@ -120,8 +121,8 @@ class Spy:
     def __getattr__(self, name):
         return getattr(self._method, name)
 
-    def answer(self, query, site):
-        reply = self._method.answer(query, site)
+    def answer(self, query, site, source=SYSTEM):
+        reply = self._method.answer(query, site, source)
         if self._change:
             reply = self._change(site.name, reply)
         self.heard.append((site.name, query, reply))

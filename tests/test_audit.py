@@ -13,6 +13,7 @@ from fedcover.errors import FedcoverError
 from fedcover.methods.base import Message
 from fedcover.methods.sketch.method import Sketch
 from fedcover.privacy import noise_multiplier
+from fedcover.privacy.randomness import SYSTEM
 from fedcover.privacy.statement import RELATIONS, VIEWS, Privacy
 
 
@@ -97,8 +98,8 @@ def test_runs_side_by_side(relation, view, monkeypatch):
 
 def test_a_number_without_noise_is_found(monkeypatch):
     class Leaky(Sketch):
-        def answer(self, query, site):
-            reply = super().answer(query, site)
+        def answer(self, query, site, source=SYSTEM):
+            reply = super().answer(query, site, source)
             return Message(reply.kind, reply.arrays, {"size": int(site.labels.sum())})
 
     monkeypatch.setattr(audits, "Sketch", Leaky)
@@ -111,10 +112,10 @@ def quieter(factor):
     """A sketch whose sites add too little noise."""
 
     class Quieter(Sketch):
-        def answer(self, query, site):
+        def answer(self, query, site, source=SYSTEM):
             less = {k: v * factor for k, v in query.numbers.items() if k.endswith("_sigma")}
             asked = Message(query.kind, query.arrays, {**query.numbers, **less})
-            return super().answer(asked, site)
+            return super().answer(asked, site, source)
 
     return Quieter
 

@@ -12,22 +12,23 @@ from numpy.typing import ArrayLike
 
 from fedcover import checks
 from fedcover.calibration import Calibration, Cost
-from fedcover.engines.base import Engine, Traffic
+from fedcover.engines.base import Engine, Publication
 from fedcover.engines.inprocess import InProcess
 from fedcover.errors import FedcoverError
-from fedcover.fit import calibration_of
+from fedcover.fit import Provenance, calibration_of
+from fedcover.members import Federation
 from fedcover.methods import DPFedCP, Local, Sketch
-from fedcover.methods.base import Method, Target, Task, checked_certify, under_budget
+from fedcover.methods.base import Method, ServerMethod, Target, Task, checked_certify, under_budget
 from fedcover.methods.sketch import plan
 from fedcover.methods.sketch.result import SketchResult
-from fedcover.privacy.statement import Privacy, compose_sequential
-from fedcover.site import Site, checked_federation, checked_name
+from fedcover.privacy.statement import Privacy, PrivacyStatement, compose_sequential
+from fedcover.site import Site, checked_name
 
 Targets = Sequence[str] | Mapping[str, Sequence[str] | ArrayLike] | str | None
 
 
 def calibrate(
-    sites: Sequence[Site],
+    sites: Sequence[Site] | None = None,
     alpha: float | Sequence[float] = 0.1,
     method: Method | str | None = None,
     targets: Targets = None,
@@ -41,7 +42,7 @@ def calibrate(
     Parameters
     ----------
     sites
-        The sites that take part.
+        The sites that take part; None where they are elsewhere, and the engine knows them.
     alpha
         Miscoverage level α, or several.
     method
@@ -63,48 +64,51 @@ def calibrate(
 
     Returns
     -------
-    Calibration by target name.
+    Calibration by target name. Of sites that are elsewhere, those that the server can make; every
+    site makes its own.
     """
     alphas = checks.alphas(alpha)
-    if isinstance(method, str):
-        checks.choice(method, "method", ["auto"])
-    sites, engine = _checked(sites, method, privacy, engine, seed)
-    task = _task(sites, privacy, seed)
-    task = replace(task, alphas=alphas, targets=_targets(targets, sites, certify is not None))
-    why = ""
-    if isinstance(method, str):
-        method, why = choose_method(task, engine)
-        if certify is not None and not getattr(method, "certifies", False):
-            method, why = Sketch(), "Sketch: its coverage can be certified"
+    engine = _checked(method, privacy, engine, seed)
     if method is None:
         method = DPFedCP() if certify is None else Sketch()
-    method = under_budget(method, privacy)
-    task = replace(task, certify=checked_certify(certify, method))
-    statement = method.statement(task)  # refuses what cannot be promised, before anything is sent
-    published, traffic = engine.run(method, task, sites)
-    by_name = {s.name: s for s in sites}
+    chosen = None if isinstance(method, str) else under_budget(method, privacy)
+    federation = engine.meet(sites, chosen, privacy)
+    wanted = _targets(targets, federation, certify is not None)
+    task = Task.of(
+        federation, privacy, seed=seed, alphas=alphas, targets=wanted, source=engine.source
+    )
+    why = ""
+    if chosen is None:
+        chosen, why = choose_method(task, engine)
+        if certify is not None and not getattr(chosen, "certifies", False):
+            chosen, why = Sketch(), "Sketch: its coverage can be certified"
+        chosen = under_budget(chosen, privacy)
+    task = replace(task, certify=checked_certify(certify, chosen))
+    if sites is None and isinstance(chosen, Sketch):
+        raise FedcoverError(
+            "method Sketch for sites that are elsewhere",
+            allowed="fedcover.collect with this engine: every site personalises the sketch at home",
+            fix="Use collect, or another method",
+        )
+    statement = chosen.statement(task)  # refuses what cannot be promised, before anything is sent
+    outcome = engine.run(chosen, task, sites)
+    by_name = {s.name: s for s in sites or ()}
     out = {}
     for target in task.targets:
         own = by_name.get(target.members[0]) if len(target.members) == 1 else None
-        fit = method.finalise(task, published, target, own)
-        cal = calibration_of(
-            fit,
-            target.name,
-            alphas,
-            method,
-            statement,
-            _cost(traffic, target.members or task.sites),
-            len(sites),
-            sites[0].score,
-            sites[0].temperature,
-            _label_names(sites),
-        )
+        if sites is None and not isinstance(chosen, ServerMethod):
+            continue  # only the site itself can take the last step
+        fit = chosen.finalise(task, outcome.published, target, own)
+        cost = outcome.traffic.cost(target.members or task.sites)
+        cal = calibration_of(fit, target.name, alphas, chosen, _source(federation, statement, cost))
         out[target.name] = replace(cal, notes=(*cal.notes, why)) if why else cal
+    cost = outcome.traffic.cost(task.sites)
+    engine.finish(Publication(chosen, task, outcome.published, statement, cost))
     return out
 
 
 def collect(
-    sites: Sequence[Site],
+    sites: Sequence[Site] | None = None,
     method: Sketch | None = None,
     privacy: Privacy | None = None,
     engine: Engine | None = None,
@@ -117,7 +121,8 @@ def collect(
     Parameters
     ----------
     sites
-        The sites that take part; others can use the result, or join later.
+        The sites that take part; others can use the result, or join later. None where they are
+        elsewhere, and the engine knows them.
     method
         A `fedcover.methods.Sketch`; default Sketch().
     privacy
@@ -141,14 +146,15 @@ def collect(
             allowed="an object fedcover.methods.Sketch(...)",
             fix="Other methods need the targets at once: use fedcover.calibrate",
         )
-    sites, engine = _checked(sites, method, privacy, engine, seed)
+    engine = _checked(method, privacy, engine, seed)
     if previous is not None and not isinstance(previous, SketchResult):
         raise FedcoverError(
             f"previous is a {type(previous).__name__}",
             allowed="a SketchResult, or None",
             fix="Load it with fedcover.SketchResult.load",
         )
-    task = _task(sites, privacy, seed)
+    federation = engine.meet(sites, method, privacy)
+    task = Task.of(federation, privacy, seed=seed, source=engine.source)
     statement = method.statement(task)
     if previous is not None:
         if not set(previous.sites) & set(task.sites):
@@ -158,26 +164,26 @@ def collect(
                 fix="Leave previous out, and add the two sketches",
             )
         statement = compose_sequential(previous.privacy, statement)
-    table, traffic = engine.run(method, task, sites)
-    return SketchResult(
-        table=table,
+    outcome = engine.run(method, task, sites)
+    sketch = SketchResult(
+        table=outcome.published,
         most_per_site=method.most_per_site,
         privacy=statement,
-        cost=_cost(traffic, task.sites),
-        score=sites[0].score,
-        temperature=sites[0].temperature,
-        label_names=_label_names(sites),
+        cost=outcome.traffic.cost(task.sites),
+        score=federation.score,
+        temperature=federation.temperature,
+        label_names=federation.label_names,
     )
+    engine.finish(Publication(method, task, sketch, statement, sketch.cost))
+    return sketch
 
 
 def _checked(
-    sites: Sequence[Site],
-    method: Any,
-    privacy: Privacy | None,
-    engine: Engine | None,
-    seed: int | None,
-) -> tuple[list[Site], Engine]:
-    """What every run is given, checked before anything is sent."""
+    method: Any, privacy: Privacy | None, engine: Engine | None, seed: int | None
+) -> Engine:
+    """What every run is given, checked before anything is sent; the engine."""
+    if isinstance(method, str):
+        checks.choice(method, "method", ["auto"])
     good = method is None or isinstance(method, str) or hasattr(method, "server")
     if not good or isinstance(method, type):
         raise FedcoverError(
@@ -191,7 +197,7 @@ def _checked(
             allowed="None, or fedcover.Privacy(epsilon, delta, ...)",
             fix="Write privacy=fedcover.Privacy(epsilon=2, delta=1e-5), for example",
         )
-    if engine is not None and (not hasattr(engine, "run") or isinstance(engine, type)):
+    if engine is not None and not isinstance(engine, Engine):
         raise FedcoverError(
             f"engine is {engine!r}",
             allowed="None, or an object from fedcover.engines",
@@ -199,36 +205,23 @@ def _checked(
         )
     if seed is not None:
         checks.whole(seed, "seed", 0, np.inf)
-    return checked_federation(sites), engine or InProcess()
+    return engine or InProcess()
 
 
-def _task(sites: list[Site], privacy: Privacy | None, seed: int | None) -> Task:
-    """What everybody may know; the number of records only where a replaced one leaves it alone."""
-    known = privacy is None or (privacy.relation == "replace" and privacy.unit == "record")
-    return Task(
-        sites=tuple(s.name for s in sites),
-        n_classes=sites[0].n_classes,
-        seed=seed,
-        privacy=privacy,
-        score=sites[0].score,
-        sizes=tuple(len(s) for s in sites) if known else None,
+def _source(federation: Federation, statement: PrivacyStatement | None, cost: Cost) -> Provenance:
+    """Where the calibrations of a run come from."""
+    return Provenance(
+        statement,
+        cost,
+        len(federation.sites),
+        federation.score,
+        federation.temperature,
+        federation.label_names,
     )
 
 
-def _cost(traffic: Traffic, members: Sequence[str]) -> Cost:
-    return Cost(
-        rounds=traffic.rounds,
-        bytes_up=round(sum(traffic.bytes_up[m] for m in members) / len(members)),
-        bytes_down=round(sum(traffic.bytes_down[m] for m in members) / len(members)),
-    )
-
-
-def _label_names(sites: list[Site]) -> tuple[str, ...] | None:
-    return next((s.label_names for s in sites if s.label_names), None)
-
-
-def _targets(given: Targets, sites: list[Site], certify: bool) -> tuple[Target, ...]:
-    known = [s.name for s in sites]
+def _targets(given: Targets, federation: Federation, certify: bool) -> tuple[Target, ...]:
+    known = list(federation.sites)
     if given is None:
         given = known
     if isinstance(given, str):
@@ -251,7 +244,7 @@ def _targets(given: Targets, sites: list[Site], certify: bool) -> tuple[Target, 
                 f"targets {list(given)} repeat a name", allowed="each once", fix="Remove repeats"
             )
         given = {name: [name] for name in given}
-    n_classes = sites[0].n_classes
+    n_classes = federation.n_classes
     return tuple(_target(n, value, known, n_classes, certify) for n, value in given.items())
 
 
@@ -316,7 +309,7 @@ def _with_budget(task: Task, privacy: Privacy) -> tuple[Method, str]:
         return Sketch(), "Sketch: one round; numbers of records are not public, nothing to predict"
     alpha, records, labels = max(task.alphas), sum(task.sizes), task.n_classes
     layout = Sketch().layout(task)
-    noise = plan.predicted_deviation(privacy, layout, task.noisy, records, None)
+    noise = plan.predicted_deviation(privacy, layout, task.noise_sites, records, None)
     sample = math.sqrt(alpha * (1 - alpha) / records)
     even, single = math.hypot(noise, sample), math.sqrt(labels) * math.hypot(noise, sample)
     own = dict(zip(task.sites, task.sizes, strict=True))

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from fedcover import checks
 from fedcover.checks import Seed
-from fedcover.methods.base import Message, Method, Published, Round, SecureSum, Target, Task
+from fedcover.engines.base import Asked, drive, queries_of, sum_replies
+from fedcover.methods.base import Method, Published, Round, SumRound, Target, Task
 from fedcover.methods.dp_fedcp.method import DPFedCP
 from fedcover.methods.sketch.factor import coefficients
 from fedcover.methods.sketch.method import Sketch
@@ -33,7 +34,6 @@ from fedcover.site import Site
 
 Float64 = NDArray[np.float64]
 Progress = Callable[[int], None]
-Asked = Round | SecureSum
 
 BATCH = 1 << 14  # runs in one call
 CHOOSING = 0.25  # share of the runs that choose the threshold; the others give the bound
@@ -128,30 +128,18 @@ def _bound(many: Any, n_many: int, few: Any, n_few: int, delta: float, miss: flo
     return np.log(np.maximum(low, 1e-300) / high)
 
 
-def drive(method: Method, task: Task, sites: list[Site]) -> tuple[Published, list[Asked]]:
+def watched(method: Method, task: Task, sites: list[Site]) -> tuple[Published, list[Asked]]:
     """Both halves of a protocol to the end: what is published, and all that was asked."""
     by_name, asked = {s.name: s for s in sites}, list[Asked]()
-    server, replies = method.server(task), dict[str, Message]()
-    while True:
-        try:
-            asked.append(server.send(replies) if asked else next(server))
-        except StopIteration as done:
-            return done.value, asked
-        replies = {n: method.answer(q, by_name[n]) for n, q in _queries(asked[-1]).items()}
-        if isinstance(asked[-1], SecureSum):
-            total = _summed(list(replies.values()))
-            present = np.arange(len(replies))
-            replies = {"sum": Message(total.kind, {**total.arrays, "present": present})}
 
+    def ask(number: int, queries: Asked) -> Round:
+        asked.append(queries)
+        replies = {n: method.answer(q, by_name[n]) for n, q in queries_of(queries).items()}
+        if isinstance(queries, SumRound):
+            return {"sum": sum_replies(queries, replies, task.sites)}
+        return replies
 
-def _queries(asked: Asked) -> Round:
-    return asked.queries if isinstance(asked, SecureSum) else asked
-
-
-def _summed(replies: list[Message]) -> Message:
-    """What a secure sum lets the server see."""
-    keys = replies[0].arrays
-    return Message(replies[0].kind, {k: np.sum([r.arrays[k] for r in replies], 0) for k in keys})
+    return drive(method.server(task), ask), asked
 
 
 def audit_sketch(
@@ -191,7 +179,7 @@ def audit_sketch(
         task = Task(names, 2 * count + 1, (0.1,), privacy=privacy)
         plain = []
         for world, sites in enumerate(neighbours(names, count, privacy.relation)):
-            seen, asked = drive(method, task, sites)
+            seen, asked = watched(method, task, sites)
             values[world].append(statistic(seen, asked, privacy.relation))
             plain.append(_without_noise(asked, sites, method))
         leak |= plain[0] != plain[1]  # something travels that differs, without noise
@@ -221,12 +209,12 @@ def neighbours(names: tuple[str, ...], count: int, relation: str) -> tuple[list[
 
 def _without_noise(asked: list[Asked], sites: list[Site], method: Method) -> list[dict[str, Any]]:
     """The plain numbers of the first site's replies."""
-    return [dict(method.answer(_queries(q)["a"], sites[0]).numbers) for q in asked]
+    return [dict(method.answer(queries_of(q)["a"], sites[0]).numbers) for q in asked]
 
 
 def statistic(seen: SketchTable, asked: list[Asked], relation: str) -> Float64:
     """The log-likelihood ratio of every run, up to a constant: changed numbers over σ²."""
-    numbers = _queries(asked[0])["a"].numbers
+    numbers = queries_of(asked[0])["a"].numbers
     parts = len(seen.sites)
     column = coefficients(seen.layout.bins).astype(np.float64)
     table = seen.table @ column / (float(numbers["table_sigma"]) ** 2 * parts)
@@ -277,8 +265,8 @@ def audit_paper(
         drawn = int(np.random.default_rng().binomial(runs, 0.5))
         need, kept = {"a": drawn, "b": runs - drawn}, list[Float64]()
         while any(need.values()):
-            published, asked = drive(method, task, sites)
-            (name,) = _queries(asked[-1])  # who took part
+            published, asked = watched(method, task, sites)
+            (name,) = queries_of(asked[-1])  # who took part
             cells = np.concatenate([fit.thresholds[0] for fit in published.values()])
             kept.append(cells[: need[name]])
             need[name] -= len(kept[-1])

@@ -71,19 +71,38 @@ class Fit:
         return scores_at(self.positions)
 
 
+@dataclass(frozen=True)
+class Provenance:
+    """Where a fit comes from: the same for all targets of a run but for the cost.
+
+    Attributes
+    ----------
+    statement
+        What is promised about privacy; None if nothing.
+    cost
+        Rounds and bytes of the target's sites.
+    n_sites
+        How many sites took part.
+    score, temperature, label_names
+        What they agreed on.
+    """
+
+    statement: PrivacyStatement | None
+    cost: Cost
+    n_sites: int
+    score: Score | None
+    temperature: float
+    label_names: tuple[str, ...] | None
+
+
 def calibration_of(
-    fit: Fit,
-    target: str,
-    alphas: tuple[float, ...],
-    method: Method,
-    statement: PrivacyStatement | None,
-    cost: Cost,
-    n_sites: int,
-    score: Score | None,
-    temperature: float,
-    label_names: tuple[str, ...] | None,
+    fit: Fit, target: str, alphas: tuple[float, ...], method: Method, source: Provenance
 ) -> Calibration:
-    """The calibration of one target; what is alarming is warned of, and noted."""
+    """The calibration of one target, for every engine, at the server as at a site.
+
+    What is alarming is warned of, and noted.
+    """
+    statement, label_names = source.statement, source.label_names
     alarms = _alarms(alphas, target, fit, label_names)
     for alarm in alarms:
         warnings.warn(alarm, FedcoverWarning, stacklevel=3)
@@ -105,12 +124,12 @@ def calibration_of(
         shares_scores=method.shares_scores,
         ratios=fit.ratios,
         n_records=max(1, round(float(fit.records.sum()))),
-        n_sites=n_sites,
+        n_sites=source.n_sites,
         effective_size=effective_size(fit.ratios, fit.records),
-        cost=cost,
+        cost=source.cost,
         privacy=statement,
-        score=score,
-        temperature=temperature,
+        score=source.score,
+        temperature=source.temperature,
         label_names=label_names,
         coverage_error=fit.coverage_error,
         certificate=fit.certificate,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -230,39 +229,6 @@ class Site:
             pick = pick[np.argsort(self.positions[pick], kind="stable")]
             self._ordered = {key: (_frozen(self.positions[pick]), _frozen(self.labels[pick]))}
         return self._ordered[key]
-
-
-def checked_federation(sites: Sequence[Site]) -> list[Site]:
-    """Sites that can be calibrated together: different names, one score, the same classes."""
-    if isinstance(sites, Site) or not isinstance(sites, Sequence) or not len(sites):
-        raise FedcoverError(
-            f"sites is {sites!r}", allowed="a list of at least one Site", fix="Make a list of sites"
-        )
-    for s in sites:
-        if not isinstance(s, Site):
-            raise FedcoverError(
-                f"sites contains a {type(s).__name__}",
-                allowed="Site objects",
-                fix="Make them with Site(...) or Site.from_probabilities(...)",
-            )
-    seen: set[str] = set()
-    for s in sites:
-        if s.name in seen:
-            raise FedcoverError(
-                f"two sites are called {s.name!r}", allowed="different names", fix="Rename one"
-            )
-        seen.add(s.name)
-    first = sites[0]
-    for s in sites[1:]:
-        for what in ("n_classes", "score", "temperature", "label_names"):
-            mine, theirs = getattr(first, what), getattr(s, what)
-            if mine != theirs and not (what == "label_names" and None in (mine, theirs)):
-                raise FedcoverError(
-                    f"sites {first.name!r} and {s.name!r} differ in {what}: {mine}, {theirs}",
-                    allowed=f"the same {what} at every site",
-                    fix="Thresholds of different scores cannot be compared; make the sites alike",
-                )
-    return list(sites)
 
 
 def checked_score(score: Score, what: str) -> Score:

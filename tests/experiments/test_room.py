@@ -1,4 +1,4 @@
-"""The engine room: the same table however it is run, resumable, and with noise that is put back."""
+"""The engine room: the same table however it is run, and resumable."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ import pytest
 import fedcover as fc
 from fedcover.cli.reproduce import reproduce
 from fedcover.experiments import catalogue, records, room
-from fedcover.experiments.bytes import seeded_noise
 from fedcover.experiments.cifar10 import Cifar10Study
 from fedcover.experiments.compare import rows_of
 from fedcover.experiments.federations import Simulated
@@ -24,7 +23,7 @@ from fedcover.experiments.published import Published
 from fedcover.experiments.records import Results
 from fedcover.experiments.simulated import SimulatedStudy
 from fedcover.experiments.study import Agreement, Row
-from fedcover.privacy import noise
+from fedcover.privacy.randomness import SeededBytes
 from fedcover.scores import APS
 
 pytestmark = pytest.mark.slow
@@ -57,9 +56,9 @@ class Small:
             with Path(self.diary).open("a") as file:
                 file.write(f"{r}\n")
         sites = _sites(np.random.default_rng([seed, r]))
-        rows = []
+        rows, engine = [], fc.engines.InProcess(source=SeededBytes(seed, r))
         for method in (fc.methods.DPFedCP(), fc.methods.Sketch()):
-            cal = fc.calibrate(sites, self.alpha, method, targets="b", privacy=BUDGET, seed=r)["b"]
+            cal = fc.calibrate(sites, self.alpha, method, "b", BUDGET, engine, seed=r)["b"]
             rows.append({"method": method.label, "threshold": float(cal.thresholds.max())})
         return rows
 
@@ -96,16 +95,6 @@ def test_one_and_two_workers_give_the_same_table(tmp_path):
     assert len(set(one.values("threshold", method="DP-FedCP"))) == 5  # and not all alike
     other = room.run(Small(), tmp_path / "other", 5, seed=4)
     assert not _same(one, other)
-
-
-def test_the_exponential_mechanism_repeats_itself_under_a_seed():
-    sites, found = _sites(np.random.default_rng(0)), []
-    method = fc.methods.ExponentialMechanism(epsilon=0.5)
-    for _ in range(2):
-        with seeded_noise(1, 2):
-            found.append([fc.calibrate(sites, 0.3, method)["a"].thresholds[0, 0] for _ in range(8)])
-    assert found[0] == found[1]
-    assert len(set(found[0])) > 1
 
 
 def test_an_interrupted_run_goes_on_where_it_was(tmp_path, monkeypatch):
@@ -168,33 +157,6 @@ def test_redrawing_computes_nothing(tmp_path, monkeypatch):
         reproduce("simulated", tmp_path / "elsewhere", redraw=True)
 
 
-def test_noise_comes_from_the_operating_system_again(tmp_path):
-    room.run(Small(), tmp_path / "a", 2)
-    assert vars(noise)["os"] is os
-    with pytest.raises(RuntimeError):
-        room.run(Small(stop=1), tmp_path / "b", 2)
-    assert vars(noise)["os"] is os
-
-
-def test_noise_follows_the_seed_inside_only():
-    def drawn() -> bytes:
-        return noise.discrete_gaussian(1000, 50).tobytes()
-
-    with seeded_noise(0, 1):
-        first = drawn()
-        with seeded_noise(0, 2):  # the inner one ends without ending the outer
-            second = drawn()
-        third = drawn()
-    outside = drawn()
-    with seeded_noise(0, 1):
-        assert drawn() == first
-        assert drawn() == third
-    with seeded_noise(1, 1):
-        assert drawn() not in (first, second, third)
-    assert outside not in (first, second, third)
-    assert drawn() != outside  # 2⁻²⁰⁰ or so by chance
-
-
 def test_warnings_of_small_sites_stay_inside(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -246,10 +208,10 @@ def test_bad_options_are_refused_before_anything_is_written(tmp_path, given, sai
 def test_the_seed_reaches_what_a_method_draws_itself():
     draw = Simulated(APS()).draw(np.random.default_rng(0))
     kinds = {"subsample": Published(0.5), "noise": Published(0.5, 10.0, subsample=False)}
-    found = {seed: rows_of(draw, kinds, seed, 3) for seed in (0, 1)}
+    found = {seed: rows_of(draw, kinds, SeededBytes(seed, 3)) for seed in (0, 1)}
     for k in range(len(kinds)):
         assert found[0][k]["threshold"] != found[1][k]["threshold"]
-    assert rows_of(draw, kinds, 0, 3) == found[0]
+    assert rows_of(draw, kinds, SeededBytes(0, 3)) == found[0]
 
 
 def test_a_smaller_run_does_not_replace_a_larger_one(tmp_path):

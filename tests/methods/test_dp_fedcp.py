@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedcover as fc
+from fedcover.engines.base import Engine
 from fedcover.errors import FedcoverError
 from fedcover.methods.base import Message
 from fedcover.privacy import epsilon
@@ -234,7 +235,7 @@ def test_under_a_budget_it_is_the_sketch(view, relation, monkeypatch):
     """The same statement, and the same thresholds where noise is taken out of both."""
     privacy = fc.Privacy(4.0, 1e-6, relation=relation, view=view)
     taken_out = "fedcover.privacy.noise.discrete_gaussian"
-    monkeypatch.setattr(taken_out, lambda sigma, shape: np.zeros(shape, dtype=np.int64))
+    monkeypatch.setattr(taken_out, lambda sigma, shape, source: np.zeros(shape, dtype=np.int64))
     targets = {"b": ["b"], "outside": [5, 3, 2]}
     one, two = (
         fc.calibrate(budget_sites(), LEVELS, m, targets=targets, privacy=privacy)
@@ -311,7 +312,7 @@ def test_separate_label_counts_keep_the_coverage():
     ids=str,
 )  # fmt: skip
 def test_options_of_algorithm_1_are_refused_under_a_budget(options):
-    class Dead:
+    class Dead(Engine):
         def run(self, method, task, sites):
             raise AssertionError("a message was sent")
 
@@ -334,7 +335,7 @@ BAD_BUDGETS = {
 def test_what_cannot_be_promised_is_refused_before_anything_is_sent(case):
     options, message = case
 
-    class Dead:
+    class Dead(Engine):
         def run(self, method, task, sites):
             raise AssertionError("a message was sent")
 
@@ -401,14 +402,15 @@ def test_local_sends_nothing_and_says_so():
 def test_equal_rows_and_a_known_seed_do_not_void_the_sensitivity(relation, monkeypatch):
     """A tree with few leaves: the random u of a record must not depend on other records."""
     monkeypatch.setattr(
-        "fedcover.privacy.noise.discrete_gaussian", lambda s, shape: np.zeros(shape, dtype=np.int64)
+        "fedcover.privacy.noise.discrete_gaussian",
+        lambda sigma, shape, source: np.zeros(shape, dtype=np.int64),
     )
     rng = np.random.default_rng(0)
     leaves = rng.dirichlet(np.ones(3), 4)
     rows, labels = rng.integers(0, 4, 300), rng.integers(0, 3, 300)
     method = fc.methods.Sketch(bins=64)
     privacy = fc.Privacy(1.0, 1e-5, relation=relation)
-    query = next(method.server(fc.methods.base.Task(("s",), 3, privacy=privacy)))["s"]
+    query = next(method.server(fc.methods.base.Task(("s",), 3, privacy=privacy))).queries["s"]
     charged = {e.what.split()[-1]: e.sensitivity for e in method.charges(query, privacy, 1)}
 
     def sent(rows, labels):

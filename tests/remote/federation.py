@@ -18,10 +18,11 @@ import fedcover as fc
 from fedcover.engines.remote.checkpoint import Checkpoint
 from fedcover.engines.remote.client import Client
 from fedcover.engines.remote.client_state import ClientState
-from fedcover.engines.remote.coordinator import Coordinator, RetryPolicy
+from fedcover.engines.remote.coordinator import Coordinator
 from fedcover.engines.remote.envelope import Envelope
 from fedcover.engines.remote.policy import SitePolicy
-from fedcover.methods.base import Target
+from fedcover.engines.remote.transport import RetryPolicy
+from fedcover.methods.base import Target, Task
 from fedcover.methods.sketch.factor import measured
 from fedcover.privacy.ledger import Ledger
 from fedcover.privacy.ledger_entries import Budget
@@ -61,13 +62,13 @@ class Net:
     passed : (site, letter, reply) that reached the server.
     """
 
-    def __init__(self, folder, sites=None, budget=None, rules=None, roster=None):
+    def __init__(self, folder, sites=None, budget=None, policy=None, roster=None):
         self.folder = Path(folder)
         self.folder.mkdir(exist_ok=True)
         self.sites = dict(enumerate(made() if sites is None else sites))
         names = [site.name for site in self.sites.values()] if roster is None else roster
         self.roster = {name: identity(name).public_key() for name in names}
-        self.rules = rules or SitePolicy()
+        self.policy = policy or SitePolicy()
         self.ledgers = {}
         if budget is not None:
             for site in self.sites.values():
@@ -83,8 +84,8 @@ class Net:
         path = self.ledgers.get(site.name)
         return Client(
             site=site,
-            memory=ClientState(self.folder / site.name),
-            rules=self.rules,
+            state=ClientState(self.folder / site.name),
+            policy=self.policy,
             ledger=None if path is None else Ledger(path),
             participant=Participant(site.name, identity(site.name), self.roster),
             out=self.folder / f"{site.name}.json",
@@ -141,35 +142,34 @@ class Server:
     method: object = SKETCH
     privacy: fc.Privacy | None = SUMS
     run: str = "november"
-    name: str = "sketch"
-    fewest: int | None = 3
+    min_survivors: int | None = 3
     checkpoint: Path | None = None
     resends: int = 1
     quorum: int | None = None
     secure: bool = True
     seed: int = 0
-    conductor: Coordinator = field(default=None)
+    coordinator: Coordinator = field(default=None)
 
     def go(self):
         """One run from hello to what is published."""
-        sums = self.privacy is not None and self.privacy.view == "secure-sum"
-        self.conductor = Coordinator(
+        sums = self.privacy is not None and self.privacy.secure_sum
+        self.coordinator = Coordinator(
             transport=self.net,
-            run=self.run,
+            run_name=self.run,
             retry=RetryPolicy(0.01, self.resends, self.quorum or len(self.net.sites)),
             checkpoint=None if self.checkpoint is None else Checkpoint(self.checkpoint),
             roster=self.net.roster if sums and self.secure else None,
         )
-        task = self.conductor.hello(self.name, self.privacy)
-        targets = () if self.name == "sketch" else tuple(Target(n, (n,)) for n in task.sites)
-        self.task = replace(
-            task,
+        found = self.coordinator.meet(None, self.method, self.privacy)
+        sketch = isinstance(self.method, fc.methods.Sketch)
+        self.task = Task.of(
+            replace(found, min_survivors=self.min_survivors if sums else None),
+            self.privacy,
             alphas=(0.1, 0.2),
+            targets=() if sketch else tuple(Target(n, (n,)) for n in found.sites),
             seed=self.seed,
-            fewest=self.fewest if sums else None,
-            targets=targets,
         )
-        return self.conductor.drive(self.method, self.task)
+        return self.coordinator.run(self.method, self.task, None).published
 
 
 def silent(*names, stage=None, handled=False):
@@ -227,7 +227,7 @@ def array(key, change):
 
 def no_noise(monkeypatch):
     """Sums can be checked to the last digit."""
-    monkeypatch.setattr("fedcover.privacy.noise.discrete_gaussian", lambda sigma, shape: 0)
+    monkeypatch.setattr("fedcover.privacy.noise.discrete_gaussian", lambda sigma, shape, source: 0)
 
 
 def exact_table(net, names, scale=64):

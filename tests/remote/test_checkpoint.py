@@ -30,12 +30,12 @@ class Killed(BaseException):
 
 @pytest.fixture
 def net(tmp_path):
-    return Net(tmp_path, rules=OPEN)
+    return Net(tmp_path, policy=OPEN)
 
 
 def t_rounds(net, **more):
     folder = net.folder / "rounds"
-    facts = {"method": METHOD, "privacy": None, "name": "dp-fedcp", "checkpoint": folder}
+    facts = {"method": METHOD, "privacy": None, "checkpoint": folder}
     return Server(net, **{**facts, **more})
 
 
@@ -68,7 +68,7 @@ def test_a_t_round_run_goes_on_with_the_same_thresholds(net, kills, half):
     twice = {one for one in asked if asked.count(one) > 1}
     assert len(set(asked)) == ROUNDS * len(sites)
     assert all(number in kills and half for _, number in twice)  # finished rounds never again
-    assert server.conductor.traffic.rounds == ROUNDS
+    assert server.coordinator.traffic.rounds == ROUNDS
 
 
 def test_killed_between_the_replies_and_the_disk_a_round_is_asked_again(net, monkeypatch):
@@ -100,7 +100,7 @@ def test_the_bytes_of_an_interrupted_run_are_all_counted(net):
         server.go()
     net.fault = None
     server.go()
-    assert server.conductor.traffic == whole.conductor.traffic
+    assert server.coordinator.traffic == whole.coordinator.traffic
 
 
 def test_a_run_that_is_done_is_played_back_without_a_query(net):
@@ -174,7 +174,7 @@ def test_rounds_of_other_queries_are_refused(net):
 def test_a_site_may_be_called_like_a_part_of_the_file(tmp_path):
     sites = made(3)
     sites[1] = fc.Site("asked", sites[1].scores, sites[1].labels, n_classes=3)
-    net = Net(tmp_path, sites, rules=OPEN)
+    net = Net(tmp_path, sites, policy=OPEN)
     server = Server(net, privacy=None, checkpoint=tmp_path / "rounds")
     assert same(server.go(), server.go())
     assert len(net.asked("ask")) == 3

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import fedcover as fc
-from fedcover.engines.remote.coordinator import Coordinator, RetryPolicy
+from fedcover.engines.remote.coordinator import Coordinator
 from fedcover.engines.remote.envelope import Envelope, digest
+from fedcover.engines.remote.transport import RetryPolicy
 from fedcover.methods.base import Task
 from fedcover.wire import Message
 from tests.remote.federation import (
@@ -26,7 +27,7 @@ DPFEDCP = fc.methods.DPFedCP(rounds=3, solver="averaging", start=0.5)
 
 @pytest.fixture
 def net(tmp_path):
-    return Net(tmp_path, rules=OPEN)
+    return Net(tmp_path, policy=OPEN)
 
 
 def exact(net, **more):
@@ -34,7 +35,7 @@ def exact(net, **more):
 
 
 def dp_fedcp(net, **more):
-    return exact(net, **{"method": DPFEDCP, "name": "dp-fedcp", **more})
+    return exact(net, **{"method": DPFEDCP, **more})
 
 
 def test_the_rounds_of_a_method_are_those_of_the_in_process_engine(net):
@@ -44,7 +45,7 @@ def test_the_rounds_of_a_method_are_those_of_the_in_process_engine(net):
         wanted = fc.calibrate(sites, (0.1, 0.2), server.method, seed=0)
         for name, fit in fits.items():
             assert np.array_equal(fit.thresholds, wanted[name].thresholds)
-        assert server.conductor.traffic.rounds == wanted["s0"].cost.rounds
+        assert server.coordinator.traffic.rounds == wanted["s0"].cost.rounds
 
 
 def test_a_site_that_raises_is_named_and_its_words_stay_at_home(net, monkeypatch):
@@ -98,7 +99,7 @@ def test_the_time_of_a_stage_is_what_was_asked_for(net):
             waited.append(seconds)
             return {}
 
-    timed = Timed(net.folder, rules=OPEN)
+    timed = Timed(net.folder, policy=OPEN)
     with pytest.raises(fc.FedcoverError, match=r"0 sites .* node 0 .* within 7\.5 s"):
         Coordinator(timed, "r", RetryPolicy(7.5, 3, 4)).hello("sketch", None)
     assert waited == [7.5] * 4
@@ -112,8 +113,8 @@ def test_fewer_sites_than_the_quorum_end_the_run_and_as_many_begin_it(net):
     net.fault = silent("s1", "s3")
     server = exact(net, quorum=2)
     assert server.go().sites == ("s0", "s2")
-    assert set(server.conductor.missing) == {"node 1", "node 3"}
-    assert all("asked 2 time" in why for why in server.conductor.missing.values())
+    assert set(server.coordinator.missing) == {"node 1", "node 3"}
+    assert all("asked 2 time" in why for why in server.coordinator.missing.values())
 
 
 def test_nodes_that_connect_late_are_waited_for(net, monkeypatch):

@@ -19,12 +19,12 @@ from hypothesis.extra import numpy as arrays_of
 import fedcover as fc
 from fedcover.engines.remote.codes import CODES
 from fedcover.engines.remote.envelope import PHASES, Envelope, digest
-from fedcover.engines.remote.policy import METHODS
+from fedcover.methods.registry import entries
 from fedcover.privacy import Budget, Ledger
 from fedcover.wire import Message
 from tests.remote.federation import EDGES, OPEN, SERVER_VIEW, SUMS, Net, Server, kind, made
 
-KINDS = sorted({kind for _, kinds in METHODS.values() for kind in kinds})
+KINDS = sorted({kind for entry in entries() for kind in entry.queries})
 SUM_KINDS = [f"secure-sum/{stage}" for stage in ("keys", "shares", "masked", "agree", "unmask")]
 NAMES = ["cuts", "rows", "weights", "ends", "table", "labels", "counts", "confusion", "terms",
          "sites", "queries", "positions",
@@ -159,15 +159,15 @@ def test_real_queries_with_other_numbers_to_a_site(site, data):
 @pytest.fixture(scope="module")
 def open_net():
     with tempfile.TemporaryDirectory() as folder:
-        yield Net(folder, made(3), rules=OPEN)
+        yield Net(folder, made(3), policy=OPEN)
 
 
 RUNS = {
     "sketch": ({"privacy": None}, 40),
-    "search": ({"privacy": None, "method": fc.methods.DPFedCP(gamma=0.1), "name": "dp-fedcp"}, 40),
+    "search": ({"privacy": None, "method": fc.methods.DPFedCP(gamma=0.1)}, 40),
     "private": ({"privacy": SERVER_VIEW}, 30),
-    "secure sum": ({"privacy": SUMS, "fewest": 2}, 20),
-    "summed here": ({"privacy": SUMS, "fewest": 2, "secure": False}, 20),
+    "secure sum": ({"privacy": SUMS, "min_survivors": 2}, 20),
+    "summed here": ({"privacy": SUMS, "min_survivors": 2, "secure": False}, 20),
 }
 
 

@@ -10,7 +10,7 @@ from tests.remote.federation import OPEN, Net, Server, made, with_facts
 
 @pytest.fixture
 def net(tmp_path):
-    return Net(tmp_path, rules=OPEN)
+    return Net(tmp_path, policy=OPEN)
 
 
 def exact(net, **more):
@@ -43,7 +43,7 @@ def test_a_site_that_says_odd_things_of_itself_is_left_out(net, key, value):
     )
     server = exact(net, quorum=3)
     assert server.go().sites == ("s0", "s2", "s3")
-    assert set(server.conductor.missing) == {"node 1"}
+    assert set(server.coordinator.missing) == {"node 1"}
     with pytest.raises(fc.FedcoverError, match=r"3 sites .* node 1 said"):
         exact(net).go()
 
@@ -52,7 +52,7 @@ def test_sites_that_do_not_fit_together_and_equal_names_are_refused(tmp_path):
     for k, other in enumerate(
         [fc.Site("s9", [0.5, 0.6], [0, 1], n_classes=4), made(1, n_classes=3)[0]]
     ):
-        net = Net(tmp_path / str(k), [*made(2), other], rules=OPEN, roster=["s0", "s1", "s9"])
+        net = Net(tmp_path / str(k), [*made(2), other], policy=OPEN, roster=["s0", "s1", "s9"])
         with pytest.raises(
             fc.FedcoverError, match=r"differ in n_classes|two sites are called 's0'"
         ):

@@ -110,7 +110,7 @@ def test_letters_of_another_version_say_what_to_do(change):
 @pytest.mark.parametrize("who", ["the site is newer", "the server is newer"])
 def test_two_versions_tell_the_people_at_both_ends(tmp_path, change, who):
     """The site that cannot read a letter says so in its log; its reply cannot be read either."""
-    net = Net(tmp_path, rules=OPEN)
+    net = Net(tmp_path, policy=OPEN)
     net.fault = lambda name, letter, answer: (
         VERSIONS[change](answer())
         if who == "the site is newer"
@@ -133,7 +133,7 @@ def test_two_versions_tell_the_people_at_both_ends(tmp_path, change, who):
 
 
 def test_a_code_that_is_none_counts_as_a_failure_and_is_not_shown(tmp_path):
-    net = Net(tmp_path, rules=OPEN)
+    net = Net(tmp_path, policy=OPEN)
     for code in ("x" * 10**5, "\x1b[2J", None, ["budget"], 7):
         net.fault = lambda name, letter, answer, code=code: Envelope(
             "refused", letter.run, 0, {"code": code, "of": envelope.digest(letter.to_bytes())}

@@ -157,7 +157,7 @@ def test_a_folder_serves_one_site(net, monkeypatch):
     Server(net).go()
     mine = net.node(0)
     other = net.node(1)
-    wrong = type(other)(other.site, mine.memory, other.rules)
+    wrong = type(other)(other.site, mine.state, other.policy)
     hello = Envelope("hello", "r", 0, {"method": "sketch", "privacy": vars(SUMS)}).to_bytes()
     assert Envelope.of_bytes(wrong.handle(hello)).header["code"] == "data"
     assert "is that of site 's0', not of 's1'" in net.log("s0")
@@ -177,7 +177,7 @@ def test_damaged_memory_answers_nothing(tmp_path, name, damage):
     net.fault = fault
     server = Server(net)
     assert len(server.go().sites) == 4  # its numbers had left; the others open the sum
-    assert server.conductor.missing == {"s0": "did not answer the stage 'agree'"}
+    assert server.coordinator.missing == {"s0": "did not answer the stage 'agree'"}
     reply = next(r for n, one, r in net.heard if n == "s0" and kind(one) == "agree")
     assert Envelope.of_bytes(reply).header["code"] in ("data", "agreement")
 
@@ -209,5 +209,5 @@ def test_a_server_cannot_write_lines_of_its_own_into_the_log(net):
     def answer(letter):
         raise fc.FedcoverError("one\ntwo\rthree", allowed="four", fix="Five")
 
-    guarded(Envelope("ask", "r").to_bytes(), net.node(0).memory, answer)
+    guarded(Envelope("ask", "r").to_bytes(), net.node(0).state, answer)
     assert len(net.log("s0").splitlines()) == 2

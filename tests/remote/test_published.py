@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import fedcover as fc
 from fedcover.calibration import Cost
+from fedcover.engines.base import Publication
 from fedcover.engines.remote.codes import CODES
 from fedcover.engines.remote.envelope import Envelope
-from fedcover.engines.remote.result_message import fit_facts, fit_message, sketch_message
+from fedcover.engines.remote.result_message import fit_message, result_header, sketch_message
+from fedcover.methods.base import Task
 from fedcover.methods.sketch.result import SketchResult
 from fedcover.position import TOP
 from fedcover.wire import Message
@@ -36,19 +38,19 @@ def warm_sites():
 @pytest.fixture
 def finished(tmp_path):
     """A server after an exact run of DP-FedCP, with its fits."""
-    net = Net(tmp_path, warm_sites(), rules=OPEN)
-    server = Server(net, METHOD, None, name="dp-fedcp")
+    net = Net(tmp_path, warm_sites(), policy=OPEN)
+    server = Server(net, METHOD, None)
     return server, server.go()
 
 
 def facts(**more):
-    made_of = fit_facts("dp-fedcp", METHOD.label, None, COST, 4, asdict(METHOD))
-    return {"alphas": [0.1, 0.2], **made_of, **more}
+    task = Task(("s0", "s1", "s2", "s3"), 3, (0.1, 0.2))
+    return {**result_header(Publication(METHOD, task, {}, None, COST), (), None), **more}
 
 
 def test_a_fit_becomes_the_calibration_of_the_in_process_engine(finished):
     server, fits = finished
-    have = server.conductor.finish({n: fit_message(f) for n, f in fits.items()}, facts())
+    have = server.coordinator.inform({n: fit_message(f) for n, f in fits.items()}, facts())
     assert have == ["s0", "s1", "s2", "s3"]
     wanted = fc.calibrate(list(server.net.sites.values()), (0.1, 0.2), METHOD, seed=0)
     for name in have:
@@ -75,7 +77,7 @@ def test_a_sketch_becomes_the_sites_own_calibration(tmp_path):
         score=server.task.score,
     )  # fmt: skip
     net.heard.clear()
-    have = server.conductor.finish(
+    have = server.coordinator.inform(
         dict.fromkeys(net_names(net), sketch_message(sketch)), {"alphas": [0.1]}
     )
     assert have == net_names(net)
@@ -99,11 +101,11 @@ def test_sites_that_do_not_take_the_result_are_named(finished):
     server, fits = finished
     server.net.fault = silent("s2")
     server.net.sites[3] = fc.Site("s3", [0.5, 0.6], [0, 1], n_classes=2)
-    have = server.conductor.finish({n: fit_message(f) for n, f in fits.items()}, facts())
+    have = server.coordinator.inform({n: fit_message(f) for n, f in fits.items()}, facts())
     assert have == ["s0", "s1"]
-    assert set(server.conductor.missing) == {"s2", "s3"}
-    assert "asked 2 time" in server.conductor.missing["s2"]
-    assert server.conductor.missing["s3"] == CODES["query"][0]
+    assert set(server.coordinator.missing) == {"s2", "s3"}
+    assert "asked 2 time" in server.coordinator.missing["s2"]
+    assert server.coordinator.missing["s3"] == CODES["query"][0]
 
 
 def changed(message, key, value):
@@ -131,8 +133,8 @@ def test_results_that_cannot_be_are_not_written(finished, key, value):
     server, fits = finished
     path = server.net.folder / "s0.json"
     bad = changed(fit_message(fits["s0"]), key, value)
-    assert server.conductor.finish({"s0": bad}, facts()) == []
-    assert server.conductor.missing == {"s0": CODES["query"][0]}
+    assert server.coordinator.inform({"s0": bad}, facts()) == []
+    assert server.coordinator.missing == {"s0": CODES["query"][0]}
     assert not path.exists()
 
 
@@ -146,9 +148,9 @@ def test_results_that_cannot_be_are_not_written(finished, key, value):
 )  # fmt: skip
 def test_facts_that_cannot_be_are_not_written(finished, more):
     server, fits = finished
-    assert server.conductor.finish({"s0": fit_message(fits["s0"])}, facts(**more)) == []
+    assert server.coordinator.inform({"s0": fit_message(fits["s0"])}, facts(**more)) == []
     assert not (server.net.folder / "s0.json").exists()
-    assert server.conductor.missing == {"s0": CODES["query"][0]}
+    assert server.coordinator.missing == {"s0": CODES["query"][0]}
 
 
 def test_that_a_site_fails_over_its_own_label_mix_does_not_show(tmp_path, monkeypatch):
@@ -161,6 +163,6 @@ def test_that_a_site_fails_over_its_own_label_mix_does_not_show(tmp_path, monkey
         raise ValueError("label 2")
 
     monkeypatch.setattr(SketchResult, "personalise", fails)
-    assert server.conductor.finish({"s0": sketch_message(sketch)}, {"alphas": [0.1]}) == ["s0"]
+    assert server.coordinator.inform({"s0": sketch_message(sketch)}, {"alphas": [0.1]}) == ["s0"]
     assert "label 2" in net.log("s0")
     assert not (tmp_path / "s0.json").exists()

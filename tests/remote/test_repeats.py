@@ -6,7 +6,7 @@ import pytest
 
 import fedcover as fc
 from fedcover.engines.remote.envelope import Envelope
-from fedcover.methods.base import SecureSum
+from fedcover.methods.base import SumRound
 from fedcover.privacy.ledger import Ledger
 from fedcover.securesum import SumSpec
 from fedcover.securesum import server as sum_server
@@ -115,10 +115,10 @@ class LyingServer:
 
     def __init__(self, net):
         self.net = net
-        server = Server(net, fewest=len(net.sites))
+        server = Server(net, min_survivors=len(net.sites))
         server.go()  # of its own run; gives the question that all sites know
         asked = next(SKETCH.server(server.task))
-        assert isinstance(asked, SecureSum)
+        assert isinstance(asked, SumRound)
         self.question, self.shapes = next(iter(asked.queries.values())), asked.shapes
         net.heard.clear()
 
@@ -226,7 +226,7 @@ def test_a_site_that_has_lost_its_memory_and_kept_its_ledger_sends_nothing_again
 
 def test_another_threshold_is_another_question_and_not_answered(net):
     Server(net).go()
-    refused(net, fewest=4)
+    refused(net, min_survivors=4)
 
 
 def test_the_server_says_who_has_changed_since_the_run_began(net, tmp_path):
@@ -244,8 +244,8 @@ def test_sites_that_were_not_there_at_first_are_left_out_of_a_repeat(tmp_path):
     found = server.go()
     server.net = Net(tmp_path, made(4), budget=BUDGET)
     assert same(found, server.go())
-    assert server.conductor.missing.keys() == {"s3"}
-    assert set(server.conductor.names) == {"s0", "s1", "s2"}
+    assert server.coordinator.missing.keys() == {"s3"}
+    assert set(server.coordinator.nodes) == {"s0", "s1", "s2"}
     assert server.net.answers() == {"s0": 1, "s1": 1, "s2": 1, "s3": 0}
 
 

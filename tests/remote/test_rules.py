@@ -10,7 +10,7 @@ import pytest
 import fedcover as fc
 from fedcover.engines.remote.envelope import Envelope
 from fedcover.engines.remote.policy import SitePolicy
-from fedcover.methods.base import SecureSum, Target
+from fedcover.methods.base import SumRound, Target
 from fedcover.privacy import Budget
 from fedcover.privacy.ledger import Ledger
 from fedcover.wire import Message
@@ -54,15 +54,15 @@ def code(reply):
     return reply.header["code"]
 
 
-def question(privacy, method=SKETCH, fewest=4):
+def question(privacy, method=SKETCH, min_survivors=4):
     """The first query of a run of four sites."""
     sites = tuple(f"s{k}" for k in range(4))
     targets = tuple(Target(name, (name,)) for name in sites)
     task = fc.methods.base.Task(
-        sites, 3, (0.1,), targets, 0, privacy, None, (40, 50, 60, 70), fewest
+        sites, 3, (0.1,), targets, 0, privacy, None, (40, 50, 60, 70), min_survivors
     )
     asked = next(method.server(task))
-    queries = asked.queries if isinstance(asked, SecureSum) else asked
+    queries = asked.queries if isinstance(asked, SumRound) else asked
     return queries["s0"]
 
 
@@ -75,13 +75,13 @@ def test_methods_that_are_not_allowed_are_refused_at_hello(net, method):
 
 def test_a_method_that_is_not_allowed_ends_the_run(net):
     with pytest.raises(fc.FedcoverError, match=r"'node 0' .*\(code 'method'\)"):
-        Server(net, fc.methods.Pooled(), None, name="pooled").go()
+        Server(net, fc.methods.Pooled(), None).go()
 
 
 @pytest.mark.parametrize("budget", [None, BUDGET])
 @pytest.mark.parametrize("exact", [True, False])
 def test_a_run_without_a_budget_needs_exact_and_no_ledger(tmp_path, budget, exact):
-    net = Net(tmp_path, budget=budget, rules=replace(OPEN, exact=exact))
+    net = Net(tmp_path, budget=budget, policy=replace(OPEN, exact=exact))
     reply = hello(net, "dp-fedcp", privacy=None)
     if exact and budget is None:
         assert reply.header["records"] == 40
@@ -137,14 +137,14 @@ def test_without_a_ledger_a_server_cannot_announce_the_noise_away(tmp_path):
     for epsilon in (10.1, 1e300):
         assert code(hello(net, privacy={**PRIVATE, "epsilon": epsilon})) == "privacy"
     assert hello(net, privacy={**PRIVATE, "epsilon": 10}).phase == "hello"
-    net.rules = SitePolicy(most_epsilon=1.0)  # the rules of today, for a hello of yesterday
+    net.policy = SitePolicy(most_epsilon=1.0)  # the rules of today, for a hello of yesterday
     assert code(tell(net, "ask", payload=question(SERVER_VIEW))) == "privacy"
     assert "ε = 10" in net.log("s0")
 
 
 @pytest.mark.parametrize("first", [PRIVATE, None])
 def test_saying_hello_again_without_a_budget_opens_nothing(tmp_path, first):
-    net = Net(tmp_path, budget=BUDGET, rules=OPEN)
+    net = Net(tmp_path, budget=BUDGET, policy=OPEN)
     hello(net, "dp-fedcp", first)
     hello(net, "dp-fedcp", privacy=None)
     assert code(tell(net, "ask", payload=EXACT_COUNTS)) in ("budget", "hello")
@@ -155,13 +155,13 @@ def test_saying_hello_again_without_a_budget_opens_nothing(tmp_path, first):
 
 
 def test_a_hello_of_the_days_when_more_was_allowed_is_worth_nothing(tmp_path):
-    net = Net(tmp_path, rules=OPEN)
+    net = Net(tmp_path, policy=OPEN)
     assert hello(net, "dp-fedcp", privacy=None).phase == "hello"
     for rules, why in (
         (replace(OPEN, exact=False), "privacy"),
         (SitePolicy(("sketch",)), "method"),
     ):
-        net.rules = rules
+        net.policy = rules
         assert code(tell(net, "ask", payload=EXACT_COUNTS)) == why
 
 

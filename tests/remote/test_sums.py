@@ -26,7 +26,7 @@ from tests.remote.federation import (
     with_body,
     with_facts,
 )
-from tests.securesum.driving import signed_card
+from tests.securesum.driving import signed_advertisement
 
 STAGES = ("keys", "shares", "masked", "agree", "unmask")
 
@@ -54,7 +54,7 @@ def test_256_000_integers_of_ten_sites_of_which_three_are_lost(tmp_path, monkeyp
 
     net.fault = fault
     method = fc.methods.Sketch(bins=1000)
-    server = Server(net, method, fewest=7, resends=0)
+    server = Server(net, method, min_survivors=7, resends=0)
     found = server.go()
     left = [site for site in net.sites.values() if site.name not in ("s1", "s4")]
     assert found.sites == tuple(site.name for site in left)
@@ -63,7 +63,7 @@ def test_256_000_integers_of_ten_sites_of_which_three_are_lost(tmp_path, monkeyp
     for site in left:
         np.add.at(wanted, (site.labels, bins_of(site.positions, found.layout.cut_array)), 1)
     assert np.array_equal(found.table, measured(wanted * found.scale))
-    assert server.conductor.missing == {
+    assert server.coordinator.missing == {
         "s1": "did not answer the stage 'shares'",
         "s4": "did not answer the stage 'masked'",
         "s8": "did not answer the stage 'agree'",
@@ -80,7 +80,7 @@ def test_a_site_that_is_killed_in_a_stage_costs_its_own_numbers_at_most(net, sta
     in_it = {"s0", "s1", "s3"} | ({"s2"} if stage in ("agree", "unmask") else set())
     assert set(found.sites) == in_it
     assert np.array_equal(found.table, exact_table(net, in_it))
-    assert server.conductor.missing == {"s2": f"did not answer the stage {stage!r}"}
+    assert server.coordinator.missing == {"s2": f"did not answer the stage {stage!r}"}
 
 
 def test_sites_that_come_back_for_the_resend_are_in_the_sum(net):
@@ -130,7 +130,9 @@ def test_too_few_in_the_words_of_the_user(net):
 def swapped(query, terms, key):
     """The query with another card of s1, signed with a key that is not in the rosters."""
     return Message(
-        query.kind, {**query.arrays, "card:s1": signed_card(terms, "s1", key)}, query.numbers
+        query.kind,
+        {**query.arrays, "card:s1": signed_advertisement(terms, "s1", key)},
+        query.numbers,
     )
 
 
@@ -143,14 +145,14 @@ def test_a_card_that_is_swapped_on_the_way_to_the_server_is_noticed(net):
         reply = answer()
         if (name, kind(letter)) != ("s1", "keys"):
             return reply
-        card = signed_card(SumSpec.of_query(letter.payload), "s1", stranger)
-        return with_body(reply, lambda m: spec.make("keys", {"card": card}))
+        card = signed_advertisement(SumSpec.of_message(letter.payload), "s1", stranger)
+        return with_body(reply, lambda m: spec.stage_message("keys", {"card": card}))
 
     net.fault = fault
     server = Server(net)
     assert server.go().sites == ("s0", "s2", "s3")
-    assert server.conductor.missing.keys() == {"s1"}
-    assert "'keys'" in server.conductor.missing["s1"]
+    assert server.coordinator.missing.keys() == {"s1"}
+    assert "'keys'" in server.coordinator.missing["s1"]
 
 
 def test_a_server_that_puts_in_a_key_of_its_own_gets_no_numbers(net):
@@ -161,7 +163,7 @@ def test_a_server_that_puts_in_a_key_of_its_own_gets_no_numbers(net):
 
     def fault(name, letter, answer):
         if kind(letter) == "keys":
-            terms.append(SumSpec.of_query(letter.payload))
+            terms.append(SumSpec.of_message(letter.payload))
         if kind(letter) != "shares" or name == "s1":
             return answer()
         lie = Envelope(
@@ -173,15 +175,15 @@ def test_a_server_that_puts_in_a_key_of_its_own_gets_no_numbers(net):
     with pytest.raises(fc.FedcoverError, match=r"'s0' does not agree .*\(code 'agreement'\)"):
         Server(net).go()
     assert not net.asked("masked")
-    assert "a card of 's1'" in net.log("s0")
+    assert "a key advertisement of 's1'" in net.log("s0")
 
 
 def test_a_site_counts_the_sites_itself_and_refuses_sums_of_too_few(net):
-    net.rules = SitePolicy(least_sum=4)
+    net.policy = SitePolicy(least_sum=4)
     with pytest.raises(fc.FedcoverError, match=r"'s0' .*\(code 'size'\).* least-sum"):
         Server(net).go()
     assert not net.asked("shares")
-    assert Server(net, fewest=4).go().sites == ("s0", "s1", "s2", "s3")
+    assert Server(net, min_survivors=4).go().sites == ("s0", "s1", "s2", "s3")
 
 
 def test_a_site_without_a_key_takes_part_in_no_sum(net, monkeypatch):

@@ -46,7 +46,7 @@ class Covered:
 
     __array_ufunc__ = None
 
-    def __init__(self, sigma, shape):
+    def __init__(self, sigma, shape, source):
         self.shape = (shape,) if isinstance(shape, int) else shape
 
     def __radd__(self, exact):

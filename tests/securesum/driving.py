@@ -11,8 +11,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fedcover import securesum, wire
 from fedcover.errors import FedcoverError
-from fedcover.securesum import crypto, identity, spec
-from fedcover.securesum.identity import sign
+from fedcover.securesum import crypto
+from fedcover.securesum.commitments import advertise, sign_advertisement
+from fedcover.securesum.spec import to_array
 from fedcover.wire import Message
 
 STAGES = ("keys", "shares", "masked", "agree", "unmask")
@@ -50,21 +51,21 @@ class Federation:
     queries : of the present round, by site; stage : its stage; result : the sum, at the end.
     """
 
-    def __init__(self, count=4, threshold=None, shapes=None, run="november", question=None):
+    def __init__(self, count=4, threshold=None, shapes=None, run="november", query=None):
         self.names = tuple(f"s{k}" for k in range(count))
         self.roster = {name: identity_of(name).public_key() for name in self.names}
-        question, shapes = question or Message("sum"), shapes or {"x": (5,)}
-        self.terms = securesum.SumSpec(run, self.names, shapes, question, threshold)
+        shapes = shapes or {"x": (5,)}
+        self.spec = securesum.SumSpec(run, self.names, shapes, query, threshold)
         self.states = dict.fromkeys(self.names)
-        self.values = self._random_values()
+        self.values = self.random_values()
         self.gone, self.result = set(), None
         self.heard = {}  # reply by stage and site
-        self._server = securesum.server(self.terms, self.roster)
-        self.queries = next(self._server)
+        self.server = securesum.server(self.spec, self.roster)
+        self.queries = next(self.server)
 
-    def _random_values(self, low=-(2**40), high=2**40):
+    def random_values(self, low=-(2**40), high=2**40):
         rng = np.random.default_rng(0)
-        shapes = self.terms.shapes.items()
+        shapes = self.spec.shapes.items()
         return {n: {k: rng.integers(low, high, s) for k, s in shapes} for n in self.names}
 
     @property
@@ -77,7 +78,7 @@ class Federation:
         reply, self.states[name] = site.answer(
             over_the_wire(query),
             self.states[name],
-            lambda terms: Message("sum", self.values[name]),
+            lambda spec: Message("sum", self.values[name]),
         )
         return over_the_wire(reply)
 
@@ -95,7 +96,7 @@ class Federation:
                 self.heard[self.stage, name] = reply
                 replies[name] = lie(self.stage, name, reply) if lie else reply
         try:
-            self.queries = self._server.send(replies)
+            self.queries = self.server.send(replies)
         except StopIteration as done:
             self.result = done.value
 
@@ -114,7 +115,7 @@ class Federation:
     def check(self, sites):
         """The result is the exact sum of these sites' values."""
         assert self.result.sites == tuple(sites)
-        assert self.result.arrays.keys() == self.terms.shapes.keys()
+        assert self.result.arrays.keys() == self.spec.shapes.keys()
         for key, found in self.result.arrays.items():
             want = np.sum([self.values[name][key] for name in sites], axis=0)
             assert (found.dtype, found.shape) == (np.int64, want.shape)
@@ -130,7 +131,12 @@ def refuses(sites, name, query, match):
     sites.answer(name, honest)
 
 
-def signed_card(terms, name, key):
-    """A card that says it is of `name`, signed with some key."""
-    card = identity.new_card(terms, name, *(crypto.new_secret() for _ in range(3)))
-    return spec.to_array(card.to_bytes() + sign(key, identity.card_text(terms, name, card)))
+def fresh_keys(spec, name):
+    """What a site of this name could advertise."""
+    return advertise(spec, name, *(crypto.new_secret() for _ in range(3)))
+
+
+def signed_advertisement(spec, name, key, advertised=None):
+    """A key advertisement that says it is of `name`, signed with some key."""
+    advertised = advertised or fresh_keys(spec, name)
+    return to_array(sign_advertisement(spec, key, name, advertised))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedcover.errors import FedcoverError
 from fedcover.securesum import crypto
-from fedcover.securesum.client import State
+from fedcover.securesum.state import State
 from tests.securesum.driving import STAGES, Federation
 
 
@@ -26,25 +26,22 @@ def test_one_site_drops_out_in_any_stage(stage):
     sites.run(absent={stage: ["s2"]})
     late = STAGES.index(stage) > STAGES.index("masked")  # its integers are in already
     sites.check(sites.names if late else ["s0", "s1", "s3"])
-    assert sites.result.missing == {"s2": f"did not answer the stage {stage!r}"}
+    assert list(sites.result.missing) == ["s2"]
+    assert repr(stage) in sites.result.missing["s2"]
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_fewer_than_the_threshold_end_the_run_in_any_stage(stage):
     sites = Federation(4)
-    with pytest.raises(
-        FedcoverError, match=f"2 of 4 sites are left after the stage '{stage}'"
-    ) as e:
+    with pytest.raises(FedcoverError, match=f"2 of 4 sites .*'{stage}'.*'s0' .*'s3' ") as e:
         sites.run(absent={stage: ["s0", "s3"]})
-    assert "'s0' did not answer" in str(e.value)
-    assert "'s3' did not answer" in str(e.value)
-    assert e.value.allowed == "at least 3, the threshold"
+    assert "at least 3" in e.value.allowed
 
 
 def test_the_threshold_counts_over_all_stages():
     sites = Federation(6, threshold=4)
     absent = {"keys": ["s0"], "masked": ["s1"], "unmask": ["s2"]}
-    with pytest.raises(FedcoverError, match="3 of 6 sites are left after the stage 'unmask'"):
+    with pytest.raises(FedcoverError, match=r"3 of 6 sites .*'unmask'"):
         sites.run(absent)
 
 
@@ -81,7 +78,7 @@ def test_exact_for_random_dropouts(data):
     for name in sites.names:  # sums wrap around: they are exact modulo 2^64
         sites.values[name]["x"] = rng.integers(whole.min, whole.max, length, endpoint=True)
     if count - len(leave) < threshold:
-        with pytest.raises(FedcoverError, match="are left after the stage"):
+        with pytest.raises(FedcoverError, match=f"at least {threshold}"):
             sites.run(absent)
         return
     sites.run(absent)
@@ -94,10 +91,10 @@ def test_every_integer_type(dtype):
     sites = Federation(3, shapes={"a": (), "b": (2, 3), "c": (4, 1, 2)})
     most = np.iinfo(dtype).max
     for values in sites.values.values():
-        for key, shape in sites.terms.shapes.items():
+        for key, shape in sites.spec.shapes.items():
             values[key] = np.full(shape, most, dtype=dtype)
     arrays = sites.run().arrays
-    for key, shape in sites.terms.shapes.items():
+    for key, shape in sites.spec.shapes.items():
         assert arrays[key].shape == shape
         assert {x % 2**64 for x in arrays[key].ravel().tolist()} == {3 * most % 2**64}
 

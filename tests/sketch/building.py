@@ -58,7 +58,7 @@ def a_query(arrays=None, **numbers) -> Message:
     return Message("sketch", {**ARRAYS, **(arrays or {})}, {**QUERY, **numbers})
 
 
-def zeros(sigma, shape):
+def zeros(sigma, shape, source):
     """In place of noise."""
     return np.zeros(shape, dtype=np.int64)
 

@@ -13,8 +13,9 @@ from scipy.stats import binom
 
 import fedcover as fc
 from fedcover.calibration import Cost
-from fedcover.engines.base import sum_replies
+from fedcover.engines.base import Engine, sum_replies
 from fedcover.engines.remote.result_message import calibration_from, sketch_message
+from fedcover.members import federation_of
 from fedcover.methods.base import Task
 from fedcover.methods.sketch import certify as wiring
 from fedcover.methods.sketch import factor
@@ -47,9 +48,7 @@ def budget(epsilon, **more):
 
 def dropping(some, privacy, present, fewest=10, method=ONE_EDGE):
     """A sketch whose secure sum only a part of the sites has reached."""
-    names, sizes = tuple(s.name for s in some), tuple(len(s) for s in some)
-    public = privacy is None or privacy.relation == "replace"  # then a neighbour has as many
-    task = Task(names, 2, privacy=privacy, sizes=sizes if public else None, fewest=fewest)
+    task = replace(Task.of(federation_of(some), privacy), min_survivors=fewest)
     server = method.server(task)
     asked = next(server)
     left = {s.name: s for k, s in enumerate(some) if k in present}
@@ -253,7 +252,7 @@ def test_refusals():
 
 
 def test_grouped_rows_are_refused_before_anything_is_sent():
-    class Never:
+    class Never(Engine):
         def run(self, *_):
             raise AssertionError("a query was sent")
 

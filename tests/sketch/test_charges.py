@@ -192,7 +192,7 @@ def test_a_site_is_charged_what_the_statement_says(sites, view, unit, confusion)
     method = SKETCH(groups=[0, 0, 1, 1, 2], most_per_site=None if known else 2, confusion=confusion)
     server = method.server(task)
     first = next(server)
-    asked_for = first.queries if view == "secure-sum" else first
+    asked_for = first.queries
     assert len({id(q) for q in asked_for.values()}) == 1  # all are asked for the same
     charged = method.charges(asked_for["s0"], privacy, sites)
     stated = method.statement(task)
@@ -276,7 +276,7 @@ def test_noise_is_as_large_as_the_budget_says(view):
     privacy = budget(1.0, view=view)
     query_of = SKETCH(bins=FOUR)
     asked_for = next(query_of.server(Task(tuple(s.name for s in sites), classes, privacy=privacy)))
-    message = (asked_for.queries if view == "secure-sum" else asked_for)["s0"]
+    message = asked_for.queries["s0"]
     scale = message.numbers["scale"]
     one, other = (query_of.answer(message, sites[0]).arrays for _ in range(2))
     z = {"table": 0.85, "labels": 0.15}  # shares of 1/z²

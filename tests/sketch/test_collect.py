@@ -9,6 +9,7 @@ import fedcover as fc
 from fedcover import wire
 from fedcover.methods.sketch import client
 from fedcover.privacy import Budget, Ledger, epsilon
+from fedcover.privacy.randomness import SYSTEM
 
 from .building import FOUR, LEVELS, SKETCH, VIEWS, a_query, budget, even, powers, zeros
 
@@ -22,8 +23,8 @@ class Recorder(SKETCH):
         super().__init__(**options)
         object.__setattr__(self, "heard", [])
 
-    def answer(self, query, site):
-        sent = super().answer(query, site)
+    def answer(self, query, site, source=SYSTEM):
+        sent = super().answer(query, site, source)
         self.heard.append((site.name, query, sent))
         return sent
 
@@ -233,17 +234,17 @@ def test_a_query_beyond_the_budget_is_not_answered_at_all(sites, tmp_path):
 def test_a_charge_stands_even_if_the_reply_is_lost(sites, tmp_path):
     """A server that dies after the reply, and asks again, gets the same reply."""
 
-    class Dies(SKETCH):
-        def server(self, task):
-            yield next(super().server(task))
+    class Dies(fc.privacy.Ledger):
+        def answer(self, *given):
+            super().answer(*given)
             raise RuntimeError("the server died")
 
     books = ledgers(tmp_path, sites)
-    engine = fc.engines.InProcess(ledgers=books, run_name="x")
-    with pytest.raises(RuntimeError, match="died"):
-        fc.collect(sites, Dies(), budget(), engine)
+    dying = {**books, "s0": Dies(books["s0"].path)}
+    with pytest.raises(RuntimeError):
+        fc.collect(sites, None, budget(), fc.engines.InProcess(ledgers=dying, run_name="x"))
     (_, entry) = books["s0"].state().entries
-    fc.collect(sites, None, budget(), engine)
+    fc.collect(sites, None, budget(), fc.engines.InProcess(ledgers=books, run_name="x"))
     (_, again) = books["s0"].state().entries
     assert again == entry
 

@@ -10,6 +10,7 @@ import fedcover as fc
 from fedcover.methods.sketch import client
 from fedcover.methods.sketch.client import MOST_CONFUSED
 from fedcover.privacy import epsilon
+from fedcover.privacy.randomness import SYSTEM
 from fedcover.wire import Message
 
 from .building import FOUR, SKETCH, VIEWS, a_query, budget, zeros
@@ -133,8 +134,8 @@ LIES = {
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES.keys())
 def test_a_site_that_lies_about_it_is_named(lie):
     class Liar(SKETCH):
-        def answer(self, query, site):
-            sent = super().answer(query, site)
+        def answer(self, query, site, source=SYSTEM):
+            sent = super().answer(query, site, source)
             if site.name != "s1":
                 return sent
             new = lie(sent.arrays["confusion"])

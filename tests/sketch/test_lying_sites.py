@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import fedcover as fc
+from fedcover.engines.base import Engine
+from fedcover.privacy.randomness import SYSTEM
 from fedcover.wire import Message
 
 from .building import FOUR, SKETCH, budget, powers
@@ -20,8 +22,8 @@ class Liar(SKETCH):
         super().__init__(**options)
         object.__setattr__(self, "lie", (key, change))
 
-    def answer(self, query, site):
-        reply = super().answer(query, site)
+    def answer(self, query, site, source=SYSTEM):
+        reply = super().answer(query, site, source)
         key, change = self.lie
         if site.name != "s1" or key not in reply.arrays:
             return reply
@@ -109,8 +111,8 @@ def test_a_list_of_cells_is_no_noisy_table(sites):
     """With noise the server waits for a table; cells would count as many as noise scales to."""
 
     class Lists(SKETCH):
-        def answer(self, query, site):
-            reply = super().answer(query, site)
+        def answer(self, query, site, source=SYSTEM):
+            reply = super().answer(query, site, source)
             if site.name != "s1":
                 return reply
             cells = {"cells": np.zeros(600, dtype=np.uint32), "labels": reply.arrays["labels"]}
@@ -130,7 +132,7 @@ def test_a_table_that_contradicts_its_labels_is_refused(sites):
 
 
 def test_a_site_that_does_not_answer_is_named(sites):
-    class Silent:
+    class Silent(Engine):
         def run(self, method, task, sites):
             server = method.server(task)
             asked = next(server)

@@ -14,7 +14,8 @@ from fedcover.bounds.coverage import Bound
 from fedcover.bounds.privacy_claim import theorem_4_4_paper_noise
 from fedcover.errors import FedcoverError
 from fedcover.labelshift.weights import calibration_mixture, likelihood_ratio
-from fedcover.site import Site, checked_federation
+from fedcover.members import checked_federation
+from fedcover.site import Site
 
 Float64 = NDArray[np.float64]
 

@@ -7,11 +7,21 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from fedcover.engines.base import Traffic, sum_replies
+from fedcover.engines.base import (
+    Asked,
+    Engine,
+    Outcome,
+    Traffic,
+    charged_answer,
+    drive,
+    queries_of,
+    query_id,
+    sum_replies,
+)
 from fedcover.errors import FedcoverError
-from fedcover.methods.base import Message, Method, Published, SecureSum, Task
+from fedcover.methods.base import Message, Method, Round, SumRound, Task
 from fedcover.privacy.ledger import Ledger
-from fedcover.privacy.statement import Privacy
+from fedcover.privacy.randomness import SYSTEM, Randomness
 from fedcover.site import Site
 
 if TYPE_CHECKING:
@@ -19,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class InProcess:
+class InProcess(Engine):
     """Run every site in this process.
 
     Parameters
@@ -32,15 +42,19 @@ class InProcess:
     run_name
         Names the run in the ledgers, and is needed with them. The same name again means a retry:
         its queries get the stored replies, even if the data have changed since.
+    source
+        Where noise takes its bytes. SeededBytes only in experiments and tests: noise that somebody
+        can repeat protects nobody.
     """
 
     progress: bool = False
     ledgers: Mapping[str, Ledger] = field(default_factory=dict)
     run_name: str = ""
+    source: Randomness = SYSTEM
 
-    def run(self, method: Method, task: Task, sites: Sequence[Site]) -> tuple[Published, Traffic]:
-        """Drive both halves of a protocol to the end."""
-        by_name = {s.name: s for s in sites}
+    def run(self, method: Method, task: Task, sites: Sequence[Site] | None) -> Outcome:
+        """Both halves of a method to the end."""
+        by_name = {s.name: s for s in sites or ()}
         if self.ledgers and (unknown := set(self.ledgers) - set(by_name)):
             raise FedcoverError(
                 f"there is a ledger for {sorted(unknown)[0]!r}, which is not a site",
@@ -53,40 +67,34 @@ class InProcess:
                 allowed="a name of the run, which a retry repeats",
                 fix="Write InProcess(ledgers=..., run_name='november'), for example",
             )
-        traffic = Traffic(0, dict.fromkeys(by_name, 0), dict.fromkeys(by_name, 0))
-        server = method.server(task)
+        traffic = Traffic.of(task.sites)
+        view = task.privacy.view if task.privacy else "server"
+
+        def ask(number: int, asked: Asked) -> Round:
+            replies: dict[str, Message] = {}
+            for name, query in queries_of(asked).items():
+                replies[name] = charged_answer(
+                    method,
+                    query,
+                    by_name[name],
+                    ledger=self.ledgers.get(name),
+                    query_id=query_id(self.run_name, name, number, query),
+                    view=view,
+                    noise_sites=task.noise_sites,
+                    source=self.source,
+                )
+                traffic.bytes_down[name] += query.nbytes
+                traffic.bytes_up[name] += replies[name].nbytes
+            traffic.rounds = number + 1
+            if bar and line is not None:
+                bar.advance(line)
+            if isinstance(asked, SumRound):
+                return {"sum": sum_replies(asked, replies, task.sites)}
+            return replies
+
         with _bar(self.progress) as bar:
             line = bar.add_task(method.label, total=method.most_rounds) if bar else None
-            replies: dict[str, Message] | None = None
-            while True:
-                try:
-                    queries = next(server) if replies is None else server.send(replies)
-                except StopIteration as done:
-                    return done.value, traffic
-                replies = {}
-                rounds = queries.queries if isinstance(queries, SecureSum) else queries
-                for name, query in rounds.items():
-                    replies[name] = self._answer(method, task, query, by_name[name], traffic.rounds)
-                    traffic.bytes_down[name] += query.nbytes
-                    traffic.bytes_up[name] += replies[name].nbytes
-                if isinstance(queries, SecureSum):
-                    replies = {"sum": sum_replies(queries, replies, task.sites)}
-                traffic.rounds += 1
-                if bar and line is not None:
-                    bar.advance(line)
-
-    def _answer(
-        self, method: Method, task: Task, query: Message, site: Site, number: int
-    ) -> Message:
-        ledger = self.ledgers.get(site.name)
-        if ledger is None:
-            return method.answer(query, site)
-        budget = ledger.state().budget
-        view = task.privacy.view if task.privacy else "server"
-        privacy = Privacy(budget.epsilon, budget.delta, budget.unit, budget.relation, view)
-        charges = method.charges(query, privacy, task.noisy)
-        query_id = f"{self.run_name}/{site.name}/{number}/{query.kind}"
-        return ledger.answer(query_id, query, charges, lambda: method.answer(query, site))
+            return Outcome(drive(method.server(task), ask), traffic)
 
 
 def _bar(show: bool) -> Progress | nullcontext[None]:

@@ -4,7 +4,6 @@ study.py       what an experiment is: settings, and rows of one repetition
 room.py        repetitions over cores or Ray, resumable, the same for any number of workers
 records.py     results as a parquet table with settings, versions and seeds
 readings.py    what the paper's figures show, read by eye
-bytes.py       privacy noise from a seed, for experiments only
 federations.py the paper's federations, drawn anew for every repetition
 compare.py     coverage of many methods on one draw
 simulated.py, cifar10.py, imagenet.py, shift.py, privacy.py, theory.py

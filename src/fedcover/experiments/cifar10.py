@@ -16,6 +16,7 @@ from fedcover.experiments.readings import CIFAR10
 from fedcover.experiments.records import Results
 from fedcover.experiments.showing import answered, coverage_histograms, method_table, within
 from fedcover.experiments.study import Agreement, Row
+from fedcover.privacy.randomness import SeededBytes
 from fedcover.scores import APS
 
 if TYPE_CHECKING:
@@ -62,11 +63,11 @@ class Cifar10Study:
         )
 
     def repetition(self, seed: int, r: int) -> list[Row]:
-        rows = []
+        rows, source = [], SeededBytes(seed, r)
         for s, (name, score) in enumerate(SCORES.items()):
             fed = cifar10(cifar10_records(self.logits, TEMPERATURE), score)
             draw = fed.draw(np.random.default_rng([seed, r, s]))
-            rows += [{"u": name, **row} for row in rows_of(draw, COMPETITORS, seed, r)]
+            rows += [{"u": name, **row} for row in rows_of(draw, COMPETITORS, source)]
         return rows
 
     def sections(self, results: Results) -> Sequence[Section]:

@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from fedcover import methods
 from fedcover.api import calibrate
+from fedcover.engines.inprocess import InProcess
 from fedcover.errors import FedcoverError
 from fedcover.experiments.federations import Draw
 from fedcover.experiments.published import Published
 from fedcover.experiments.study import Row
 from fedcover.methods.base import Method
+from fedcover.privacy.randomness import SYSTEM, Randomness, SeededBytes
 from fedcover.privacy.statement import Privacy
 
 Float64 = NDArray[np.float64]
@@ -32,13 +34,15 @@ class Competitor:
     privacy: Privacy | None = None
     certify: float | None = None
 
-    def thresholds(self, draw: Draw, alpha: float, seed: int) -> Float64:
+    def thresholds(
+        self, draw: Draw, alpha: float, seed: int, source: Randomness = SYSTEM
+    ) -> Float64:
         """(C,) thresholds of the draw's target."""
         method = self.method
         if method is None:
             names = [s.name for s in draw.sites]
             method = methods.OracleWeights(priors=dict(zip(names, draw.priors, strict=True)))
-        given = (draw.target, self.privacy, None, seed, self.certify)
+        given = (draw.target, self.privacy, InProcess(source=source), seed, self.certify)
         found = calibrate(draw.sites, alpha, method, *given)
         return found[draw.target].thresholds[0]
 
@@ -71,16 +75,20 @@ def method_seed(seed: int, r: int) -> int:
 
 
 def rows_of(
-    draw: Draw, competitors: Mapping[str, Competitor | Published], seed: int, r: int
+    draw: Draw, competitors: Mapping[str, Competitor | Published], source: SeededBytes
 ) -> list[Row]:
-    """One row for each method: coverage and mean set size at the target, in repetition r.
+    """One row for each method: coverage and mean set size at the target.
 
-    Where a method refuses, its numbers are NaN.
+    Where a method refuses, its numbers are NaN. The source is that of the whole repetition, whose
+    privacy noise is one stream; its two numbers seed what is drawn otherwise.
     """
-    out = []
+    out, seed = [], method_seed(source.seed, source.repetition)
     for name, competitor in competitors.items():
         try:
-            limits = competitor.thresholds(draw, ALPHA, method_seed(seed, r))
+            if isinstance(competitor, Published):
+                limits = competitor.thresholds(draw, ALPHA, seed)
+            else:
+                limits = competitor.thresholds(draw, ALPHA, seed, source)
         except FedcoverError:
             if isinstance(competitor, Published) or competitor.privacy is None:
                 raise

@@ -28,6 +28,7 @@ from fedcover.experiments.showing import answered, coverage_histograms, method_t
 from fedcover.experiments.study import Agreement, Row
 from fedcover.inputs import Floats
 from fedcover.logits import softmax
+from fedcover.privacy.randomness import SeededBytes
 from fedcover.scores import APS
 
 if TYPE_CHECKING:
@@ -201,7 +202,8 @@ class ImageNetStudy:
 
     def repetition(self, seed: int, r: int) -> list[Row]:
         fed = imagenet(records_of(self.path), APS(), SHIFT)
-        return rows_of(fed.draw(np.random.default_rng([seed, r])), COMPETITORS, seed, r)
+        draw = fed.draw(np.random.default_rng([seed, r]))
+        return rows_of(draw, COMPETITORS, SeededBytes(seed, r))
 
     def sections(self, results: Results) -> Sequence[Section]:
         from fedcover.experiments.drawing import lines, sideways

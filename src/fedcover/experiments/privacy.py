@@ -28,6 +28,7 @@ from fedcover.experiments.published import (
 from fedcover.experiments.readings import NOISE_SPREAD
 from fedcover.experiments.records import Results
 from fedcover.experiments.study import Agreement, Row
+from fedcover.privacy.randomness import SeededBytes
 from fedcover.privacy.statement import Privacy
 from fedcover.privacy.views import imagenet_mixture
 from fedcover.scores import APS
@@ -95,12 +96,12 @@ class PrivacyStudy:
         )
 
     def repetition(self, seed: int, r: int) -> list[Row]:
-        rows = []
+        rows, source = [], SeededBytes(seed, r)
         for f, (name, kinds) in enumerate(SWEEPS.items()):
             draw = self._federation(name).draw(np.random.default_rng([seed, r, f]))
-            found = _sweep(draw, kinds, seed, r)
+            found = _sweep(draw, kinds, source)
             if name in FEDERATIONS:
-                found += _budgets(draw, kinds, seed, r)
+                found += _budgets(draw, kinds, source)
             rows += [{"federation": name, **row} for row in found]
         return rows
 
@@ -192,20 +193,20 @@ def sweep_of(results: Results, federation: str, kind: str) -> dict[float, Any]:
     return {s: mine.values("coverage", sigma=s) for s in SIGMAS}
 
 
-def _sweep(draw: Draw, kinds: Mapping[str, Published], seed: int, r: int) -> list[Row]:
+def _sweep(draw: Draw, kinds: Mapping[str, Published], source: SeededBytes) -> list[Row]:
     """Algorithm 1 at the published settings with each σ_g."""
     rows = []
     for sigma in SIGMAS:
         competitors = {kind: replace(one, noise=sigma) for kind, one in kinds.items()}
-        for row in rows_of(draw, competitors, seed, r):
+        for row in rows_of(draw, competitors, source):
             rows.append({"part": "sweep", "sigma": sigma, "epsilon": np.nan, **row})
     return rows
 
 
-def _budgets(draw: Draw, kinds: Mapping[str, Published], seed: int, r: int) -> list[Row]:
+def _budgets(draw: Draw, kinds: Mapping[str, Published], source: SeededBytes) -> list[Row]:
     """Every method at every true ε, and none without privacy."""
     target = [s.name for s in draw.sites].index(draw.target)
-    plain_rows = rows_of(draw, {"no privacy": Competitor(methods.EstimatedWeights())}, seed, r)
+    plain_rows = rows_of(draw, {"no privacy": Competitor(methods.EstimatedWeights())}, source)
     rows = [{"part": "budget", "sigma": np.nan, "epsilon": np.inf, **row} for row in plain_rows]
     for epsilon in EPSILONS:
         sigma = record_noise(draw.sites, target, epsilon)
@@ -219,7 +220,7 @@ def _budgets(draw: Draw, kinds: Mapping[str, Published], seed: int, r: int) -> l
             "Sketch, certified": Competitor(methods.Sketch(), budget, CERTIFY),
             "Exponential, trusted server": Competitor(methods.ExponentialMechanism(epsilon)),
         }
-        for row in rows_of(draw, competitors, seed, r):
+        for row in rows_of(draw, competitors, source):
             used = sigma if row["method"].startswith("published") else np.nan
             rows.append({"part": "budget", "sigma": used, "epsilon": epsilon, **row})
     return rows

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 from fedcover import checks
 from fedcover.errors import FedcoverError, FedcoverWarning
 from fedcover.experiments import records
-from fedcover.experiments.bytes import seeded_noise
 from fedcover.experiments.records import Results
 from fedcover.experiments.study import Row, Study
 
@@ -179,9 +178,7 @@ def _rows(study: Study, seed: int, chunk: range) -> list[Row]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FedcoverWarning)  # small sites are meant to be there
             for r in chunk:
-                with seeded_noise(seed, r):
-                    rows = study.repetition(seed, r)
-                out += [{"repetition": r, **row} for row in rows]
+                out += [{"repetition": r, **row} for row in study.repetition(seed, r)]
     finally:
         gc.unfreeze()
     return out

@@ -16,6 +16,7 @@ from fedcover.experiments.imagenet import apart, marked, weighted
 from fedcover.experiments.readings import SHIFT
 from fedcover.experiments.records import Results
 from fedcover.experiments.study import Agreement, Row
+from fedcover.privacy.randomness import SeededBytes
 from fedcover.scores import APS
 
 if TYPE_CHECKING:
@@ -46,11 +47,11 @@ class ShiftStudy:
         return plain({**shared, "shifts": list(SHIFTS), "methods": list(COMPETITORS)})
 
     def repetition(self, seed: int, r: int) -> list[Row]:
-        rows = []
+        rows, source = [], SeededBytes(seed, r)
         for shift in SHIFTS:
             fed = federation(imagenet.records_of(self.path), APS(), shift / 100)
             draw = fed.draw(np.random.default_rng([seed, r, shift]))
-            rows += [{"shift": shift, **row} for row in rows_of(draw, COMPETITORS, seed, r)]
+            rows += [{"shift": shift, **row} for row in rows_of(draw, COMPETITORS, source)]
         return rows
 
     def sections(self, results: Results) -> Sequence[Section]:

@@ -15,6 +15,7 @@ from fedcover.experiments.readings import SIMULATED
 from fedcover.experiments.records import Results
 from fedcover.experiments.showing import coverage_histograms, method_table
 from fedcover.experiments.study import Agreement, Row
+from fedcover.privacy.randomness import SeededBytes
 from fedcover.scores import APS
 
 if TYPE_CHECKING:
@@ -47,10 +48,10 @@ class SimulatedStudy:
         )
 
     def repetition(self, seed: int, r: int) -> list[Row]:
-        rows = []
+        rows, source = [], SeededBytes(seed, r)
         for s, (name, score) in enumerate(SCORES.items()):
             draw = Simulated(score).draw(np.random.default_rng([seed, r, s]))
-            rows += [{"u": name, **row} for row in rows_of(draw, COMPETITORS, seed, r)]
+            rows += [{"u": name, **row} for row in rows_of(draw, COMPETITORS, source)]
         return rows
 
     def sections(self, results: Results) -> Sequence[Section]:

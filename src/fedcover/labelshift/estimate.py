@@ -18,7 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedcover import checks
 from fedcover.errors import FedcoverError, FedcoverWarning
-from fedcover.site import Site, checked_federation
+from fedcover.members import checked_federation
+from fedcover.site import Site
 
 Float64 = NDArray[np.float64]
 

@@ -2,15 +2,15 @@
 
 The server half is a generator. It yields a round, ``{site name: query}``, and receives
 ``{site name: reply}``; it returns what the server publishes. The site half is a pure function of
-the query and the site. Every query carries all it needs, so a site that restarts between two rounds
-answers just the same. Engines carry the messages and count them.
+the query, the site and the bytes that its noise takes. Every query carries all it needs, so a site
+that restarts between two rounds answers just the same. Engines carry the messages and count them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +18,13 @@ from numpy.typing import NDArray
 from fedcover import checks
 from fedcover.errors import FedcoverError
 from fedcover.fit import Fit as Fit
+from fedcover.members import Federation
 from fedcover.privacy.events import Event, ExactRelease
+from fedcover.privacy.randomness import SYSTEM, Randomness, SeededBytes
 from fedcover.privacy.statement import Privacy, PrivacyStatement
 from fedcover.scores import Score
 from fedcover.site import Site
 from fedcover.wire import Message as Message
-
-if TYPE_CHECKING:
-    pass
 
 Float64 = NDArray[np.float64]
 
@@ -33,18 +32,31 @@ Float64 = NDArray[np.float64]
 Round = Mapping[str, Message]
 
 
+Parts = Mapping[str, NDArray[Any]]
+"""Arrays of one site's reply, by name."""
+
+
 @dataclass(frozen=True)
-class SecureSum:
-    """A round whose integer replies only ever meet as a sum.
+class SumRound:
+    """A round of which the server needs nothing but the sum over the sites, in whole numbers.
 
-    The sum comes back under the name "sum", and with it the array "present": which of the task's
-    sites, by number, are in it.
+    The protocol does not say how the sum is made: an engine adds the replies up, or has the sites
+    mask them so that only the sum can be read. It comes back under the name "sum", and with it the
+    array "present": which of the task's sites, by number, are in it.
 
-    queries : the same query to every site; shapes : the arrays of a reply, shape by name.
+    Attributes
+    ----------
+    queries
+        The same query to every site.
+    shapes
+        The arrays of a reply, shape by name.
+    read
+        The arrays of a site's reply, checked; asked only where replies are seen one by one.
     """
 
     queries: Round
     shapes: Mapping[str, tuple[int, ...]]
+    read: Callable[[str, Message], Parts] = lambda site, reply: reply.arrays
 
 
 @dataclass(frozen=True)
@@ -70,8 +82,9 @@ class Task:
     alphas, targets : levels and targets; none for a method that needs them only afterwards.
     seed : of subsampling and of the choice of participants; privacy : the budget of the run.
     sizes : numbers of calibration records, in the order of the sites, where they are public.
-    fewest : the fewest sites that may be left in a secure sum; all of them unless said.
+    min_survivors : the fewest sites that may be left in a secure sum; all of them unless said.
     certify : probability with which the coverage is to be at least 1-α; None for no certificate.
+    source : where noise takes its bytes.
     """
 
     sites: tuple[str, ...]
@@ -82,8 +95,22 @@ class Task:
     privacy: Privacy | None = None
     score: Score | None = None
     sizes: tuple[int, ...] | None = None
-    fewest: int | None = None
+    min_survivors: int | None = None
     certify: float | None = None
+    source: Randomness = field(default=SYSTEM, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, federation: Federation, privacy: Privacy | None, **more: Any) -> Task:
+        """The task of some sites; `more` are fields that no site decides."""
+        return cls(
+            sites=federation.sites,
+            n_classes=federation.n_classes,
+            privacy=privacy,
+            score=federation.score,
+            sizes=federation.sizes,
+            min_survivors=federation.min_survivors,
+            **more,
+        )
 
     @property
     def records(self) -> int | None:
@@ -91,15 +118,20 @@ class Task:
         return None if self.sizes is None else sum(self.sizes)
 
     @property
-    def noisy(self) -> int:
+    def noise_sites(self) -> int:
         """Sites whose noise is in every secure sum."""
-        return len(self.sites) if self.fewest is None else self.fewest
+        return len(self.sites) if self.min_survivors is None else self.min_survivors
+
+    @property
+    def seeded(self) -> bool:
+        """Whether the noise comes from a seed, and so protects nobody."""
+        return isinstance(self.source, SeededBytes)
 
 
 Published = Any
 """What a method's server publishes; only the method's own `finalise` reads it."""
 
-ServerHalf = Generator[Round | SecureSum, Round, Published]
+ServerHalf = Generator[Round | SumRound, Round, Published]
 
 
 class Method(Protocol):
@@ -130,15 +162,17 @@ class Method(Protocol):
         """The server half; returns the published fits by target name."""
         ...
 
-    def answer(self, query: Message, site: Site) -> Message:
-        """The site half."""
+    @classmethod
+    def answer(cls, query: Message, site: Site, source: Randomness = SYSTEM) -> Message:
+        """The site half. It needs none of the options: a query carries all that it needs."""
         ...
 
     def statement(self, task: Task) -> PrivacyStatement | None:
         """What the run promises about privacy; None if nothing. Refuses what it cannot promise."""
         ...
 
-    def charges(self, query: Message, privacy: Privacy, n_sites: int) -> tuple[Event, ...]:
+    @classmethod
+    def charges(cls, query: Message, privacy: Privacy, n_sites: int) -> tuple[Event, ...]:
         """What answering a query costs a site, for its ledger."""
         ...
 
@@ -162,7 +196,8 @@ class ServerMethod:
             )
         return None
 
-    def charges(self, query: Message, privacy: Privacy, n_sites: int) -> tuple[Event, ...]:
+    @classmethod
+    def charges(cls, query: Message, privacy: Privacy, n_sites: int) -> tuple[Event, ...]:
         return (ExactRelease(query.kind),)
 
     def finalise(self, task: Task, published: Published, target: Target, site: Site | None) -> Fit:

@@ -3,8 +3,8 @@
 The server pools all scores and draws each threshold from a grid by the exponential mechanism: edge
 e_j with probability proportional to b^d_j, where d_j is how many ranks it is away from the wanted
 rank t. Replacing one record moves every d_j by at most 1, so a draw is 2·ln(1/b)-private. b is a
-multiple of 2⁻²⁰ (Ilvento 2020): the weights are integers, and so is the random number, which comes
-from the operating system. No floating-point number decides anything.
+multiple of 2⁻²⁰ (Ilvento 2020): the weights are integers, and so is the random number. No
+floating-point number decides anything.
 
 The rank t lies above (1-α)(n+1), by so much that the noise leaves the coverage at 1-α. Given any
 data, P(fewer than k scores at or below the threshold) ≤ x/(1+x), x = (B-1)·b^(t-k+1), as at most
@@ -19,7 +19,6 @@ and t is the smallest rank that brings this to 1-α. The paper's bound is the sa
 from __future__ import annotations
 
 import math
-import secrets
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
@@ -35,7 +34,8 @@ from fedcover.methods.quantile_average import common_fit, refuse_distributions
 from fedcover.methods.sketch.grid import FEWEST_BINS, MOST_BINS, standard_cuts
 from fedcover.position import positions, scores_at
 from fedcover.privacy.noise import exp_bounds
-from fedcover.privacy.statement import PrivacyStatement
+from fedcover.privacy.randomness import SYSTEM, Randomness, randbelow
+from fedcover.privacy.statement import SEEDED, PrivacyStatement
 
 BITS = 20
 """b is a multiple of 2^-BITS."""
@@ -103,11 +103,12 @@ class ExponentialMechanism(_ByPooling):
         base, n = self._base(task), len(pool.positions)
         edges = np.append(scores_at(np.array(standard_cuts(self.bins))), 1.0)
         upto = counts_upto(scores_at(pool.positions), edges)
-        thresholds, alarms = np.ones(len(task.alphas)), []
+        thresholds = np.ones(len(task.alphas))
+        alarms = [SEEDED] if task.seeded else []
         for a, alpha in enumerate(task.alphas):
             t = rank_for(n, alpha, self.bins, base)
             if t is not None:
-                thresholds[a] = edges[draw(distances(upto, t, base), base)]
+                thresholds[a] = edges[draw(distances(upto, t, base), base, task.source)]
                 continue
             alarms.append(
                 f"{n} records are too few for alpha={alpha:g} with epsilon={self.epsilon:g}: every "
@@ -144,11 +145,11 @@ def distances(upto: NDArray[np.int64], t: int, base: int) -> NDArray[np.int64]:
     return np.minimum(far, _cut(base))
 
 
-def draw(far: NDArray[np.int64], base: int) -> int:
+def draw(far: NDArray[np.int64], base: int, source: Randomness = SYSTEM) -> int:
     """An index j with probability proportional to b^far[j], exactly."""
     values, counts = np.unique(far, return_counts=True)
     weights = powers(values, base)
-    lot = secrets.randbelow(sum(w * int(c) for w, c in zip(weights, counts, strict=True)))
+    lot = randbelow(source, sum(w * int(c) for w, c in zip(weights, counts, strict=True)))
     for value, weight, count in zip(values, weights, counts, strict=True):
         if lot < weight * int(count):
             return int(np.flatnonzero(far == value)[lot // weight])

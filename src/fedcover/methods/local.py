@@ -11,6 +11,7 @@ from fedcover.certificate import certified_alone
 from fedcover.errors import FedcoverError
 from fedcover.methods.base import Fit, Message, Published, ServerHalf, Target, Task
 from fedcover.privacy.events import Event
+from fedcover.privacy.randomness import SYSTEM, Randomness
 from fedcover.privacy.statement import Privacy, PrivacyStatement
 from fedcover.quantile import WeightedSample, conformal_positions
 from fedcover.site import Site
@@ -46,10 +47,12 @@ class Local:
             return None
         return PrivacyStatement(**{**vars(task.privacy), "epsilon": 0.0})
 
-    def charges(self, query: Message, privacy: Privacy, n_sites: int) -> tuple[Event, ...]:
+    @classmethod
+    def charges(cls, query: Message, privacy: Privacy, n_sites: int) -> tuple[Event, ...]:
         raise AssertionError("Local sends no query")
 
-    def answer(self, query: Message, site: Site) -> Message:
+    @classmethod
+    def answer(cls, query: Message, site: Site, source: Randomness = SYSTEM) -> Message:
         raise AssertionError("Local sends no query")
 
     def finalise(self, task: Task, published: Published, target: Target, site: Site | None) -> Fit:

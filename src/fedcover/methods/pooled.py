@@ -41,6 +41,7 @@ from fedcover.methods.replies import (
     weighted_fit,
 )
 from fedcover.position import Positions
+from fedcover.privacy.randomness import SYSTEM, Randomness
 from fedcover.quantile import WeightedSample, conformal_positions
 from fedcover.site import Site
 
@@ -67,7 +68,8 @@ class _ByPooling(ServerMethod):
         replies = yield ask_all(task, Message("scores"))
         return self.fit(task, self._pool(task, replies))
 
-    def answer(self, query: Message, site: Site) -> Message:
+    @classmethod
+    def answer(cls, query: Message, site: Site, source: Randomness = SYSTEM) -> Message:
         records = {"positions": site.positions, "labels": site.labels}
         return Message("scores", {**counts_reply(site).arrays, **records})
 

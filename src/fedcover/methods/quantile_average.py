@@ -25,6 +25,7 @@ from fedcover.methods.base import (
 )
 from fedcover.methods.replies import read_positions, reply_of
 from fedcover.position import Positions, distances_at, positions, scores_at
+from fedcover.privacy.randomness import SYSTEM, Randomness
 from fedcover.quantile import WeightedSample, conformal_positions
 from fedcover.site import Site
 
@@ -67,7 +68,8 @@ class QuantileAverage(ServerMethod):
         )
         return common_fit(task, mean, int(sizes.sum()), alarms=_too_small(task, sizes))
 
-    def answer(self, query: Message, site: Site) -> Message:
+    @classmethod
+    def answer(cls, query: Message, site: Site, source: Randomness = SYSTEM) -> Message:
         alphas = checks.alphas(query.arrays["alphas"].tolist())
         sample = WeightedSample(site.positions, np.ones(len(site)))
         found = conformal_positions(sample, alphas, np.ones(1))[:, 0]

@@ -24,6 +24,7 @@ from fedcover.methods.base import Float64, Message, ServerHalf, ServerMethod, Ta
 from fedcover.methods.quantile_average import common_fit, refuse_distributions
 from fedcover.methods.replies import read_positions
 from fedcover.position import TOP
+from fedcover.privacy.randomness import SYSTEM, Randomness
 from fedcover.site import Site
 
 MOST_K, MOST_TRIES = 9, 400
@@ -81,7 +82,8 @@ class QuantileOfQuantiles(ServerMethod):
             found[some] = [sent[k - 1, a] for a, (_, k) in enumerate(chosen)]
         return common_fit(task, found, sum(task.sizes))
 
-    def answer(self, query: Message, site: Site) -> Message:
+    @classmethod
+    def answer(cls, query: Message, site: Site, source: Randomness = SYSTEM) -> Message:
         ranks = query.arrays["ranks"]
         whole = ranks.ndim == 1 and ranks.dtype.kind in "iu"
         if not whole or not ((ranks >= 1) & (ranks <= len(site))).all():

@@ -32,6 +32,7 @@ from fedcover.methods.replies import (
     weighted_fit,
 )
 from fedcover.position import Positions, positions, scores_at
+from fedcover.privacy.randomness import SYSTEM, Randomness
 from fedcover.quantile import WeightedSample, conformal_positions
 from fedcover.site import Site
 
@@ -178,7 +179,8 @@ class TDigest(ServerMethod):
             out[target.name] = fit
         return out
 
-    def answer(self, query: Message, site: Site) -> Message:
+    @classmethod
+    def answer(cls, query: Message, site: Site, source: Randomness = SYSTEM) -> Message:
         delta = checks.whole(query.numbers["compression"], "compression", 10, 10_000)
         groups, extra = [site.scores], {}
         if query.numbers["per_label"]:

@@ -3,7 +3,8 @@
 statement.py    Privacy (asked for) and PrivacyStatement (what holds)
 events.py       what was released, as frozen facts
 accounting.py   from events to ε and back; all ε arithmetic is there
-noise.py        exact integer noise from the operating system
+randomness.py   where noise takes its bytes: the operating system, or a seed in experiments
+noise.py        exact integer noise
 distributed.py  noise shares for secure sums, and the true ε of the sum
 ledger.py       a site's own budget: check, write, then answer
 """
@@ -14,6 +15,7 @@ from fedcover.privacy.events import Event, ExactRelease, GaussianRelease
 from fedcover.privacy.ledger import Ledger
 from fedcover.privacy.ledger_entries import Budget
 from fedcover.privacy.noise import discrete_gaussian, skellam
+from fedcover.privacy.randomness import SeededBytes, SystemBytes
 from fedcover.privacy.statement import Privacy, PrivacyStatement
 
 __all__ = [
@@ -25,6 +27,8 @@ __all__ = [
     "NoiseShares",
     "Privacy",
     "PrivacyStatement",
+    "SeededBytes",
+    "SystemBytes",
     "discrete_gaussian",
     "epsilon",
     "gaussian_epsilon",

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedcover import checks
 from fedcover.errors import FedcoverError
 from fedcover.privacy import noise
+from fedcover.privacy.randomness import SYSTEM, Randomness
 
 Floats = NDArray[np.float64]
 
@@ -90,19 +91,21 @@ class NoiseShares:
         ):
             object.__setattr__(self, name, value)
 
-    def draw_share(self, shape: noise.Shape) -> noise.Ints:
+    def draw_share(self, shape: noise.Shape, source: Randomness = SYSTEM) -> noise.Ints:
         """The noise of one site, in scaled units; fresh in every call."""
         if self.kind == "skellam":
-            return noise.skellam(self.share_sigma**2, shape)
-        return noise.discrete_gaussian(self.share_sigma, shape)
+            return noise.skellam(self.share_sigma**2, shape, source)
+        return noise.discrete_gaussian(self.share_sigma, shape, source)
 
-    def encode(self, values: ArrayLike) -> noise.Ints:
+    def encode(self, values: ArrayLike, source: Randomness = SYSTEM) -> noise.Ints:
         """What a site hands to the secure sum: g·values plus its share.
 
         Parameters
         ----------
         values
             Whole numbers, small enough that the sum over the sites fits into 64 bits.
+        source
+            Where the noise takes its bytes.
         """
         given, g = checks.array(values, "values"), self._scale
         most = 2**61 // (self.sites * g)
@@ -112,7 +115,7 @@ class NoiseShares:
                 allowed=f"whole numbers up to {most}, so that the scaled sum fits into 64 bits",
                 fix="Round the values to integers, or lower their scale",
             )
-        return given.astype(np.int64) * g + self.draw_share(given.shape)
+        return given.astype(np.int64) * g + self.draw_share(given.shape, source)
 
     def decode(self, total: ArrayLike) -> Floats:
         """The noisy sum of the values, from the secure sum of what the sites encoded."""

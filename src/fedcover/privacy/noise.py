@@ -1,4 +1,4 @@
-"""Noise for what leaves a site, drawn from the operating system's randomness, never from a seed.
+"""Noise for what leaves a site, from the operating system's randomness unless a source is given.
 
 Integers are the safe kind: `discrete_gaussian` and `skellam` have exactly the law they name, and no
 floating-point number decides anything. NumPy computes with 64-bit integers and knows how far it may
@@ -10,8 +10,6 @@ Continuous noise exists only for methods that ask for it, as fine integer noise:
 from __future__ import annotations
 
 import math
-import os
-import secrets
 from bisect import bisect_right
 from dataclasses import dataclass
 from fractions import Fraction
@@ -22,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedcover import checks
 from fedcover.errors import FedcoverError
+from fedcover.privacy.randomness import SYSTEM, Randomness, randbits
 
 Ints = NDArray[np.int64]
 Shape = int | tuple[int, ...]
@@ -32,7 +31,7 @@ GRID_BITS = 30  # continuous noise is a multiple of σ/2³⁰
 _CHUNK = 1 << 14  # candidates handled at once: small enough to stay in the cache
 
 
-def discrete_gaussian(sigma: float | Fraction, shape: Shape) -> Ints:
+def discrete_gaussian(sigma: float | Fraction, shape: Shape, source: Randomness = SYSTEM) -> Ints:
     """Exact discrete Gaussian noise N_Z(0, σ²): integers with P(z) ∝ exp(-z²/2σ²).
 
     Parameters
@@ -41,11 +40,13 @@ def discrete_gaussian(sigma: float | Fraction, shape: Shape) -> Ints:
         σ > 0, taken as the exact rational number it is, up to 2⁵⁰.
     shape
         How many, or the shape of the array.
+    source
+        Where the bytes come from.
     """
-    return integer_gaussian(_fraction(sigma, "sigma", MOST_SIGMA) ** 2, shape)
+    return integer_gaussian(_fraction(sigma, "sigma", MOST_SIGMA) ** 2, shape, source)
 
 
-def integer_gaussian(variance: float | Fraction, shape: Shape) -> Ints:
+def integer_gaussian(variance: float | Fraction, shape: Shape, source: Randomness = SYSTEM) -> Ints:
     """Exact discrete Gaussian noise N_Z(0, σ²), by its rational parameter σ².
 
     The method of Canonne, Kamath and Steinke (2020, Algorithms 1 to 3), for whole arrays: a
@@ -58,13 +59,14 @@ def integer_gaussian(variance: float | Fraction, shape: Shape) -> Ints:
     size, count = _size(shape)
     out, have = np.empty(count, dtype=np.int64), 0
     while have < count:
-        kept = _candidates(law, min(_CHUNK, 64 + 5 * (count - have) // 2))[: count - have]
+        tried = min(_CHUNK, 64 + 5 * (count - have) // 2)
+        kept = _candidates(law, tried, source)[: count - have]
         out[have : have + len(kept)] = kept
         have += len(kept)
     return out.reshape(size)
 
 
-def skellam(variance: float | Fraction, shape: Shape) -> Ints:
+def skellam(variance: float | Fraction, shape: Shape, source: Randomness = SYSTEM) -> Ints:
     """Exact Skellam noise: the difference of two Poisson numbers of mean variance/2 each.
 
     Sums of Skellam noise are Skellam noise, which discrete Gaussians lack. Each Poisson number is
@@ -73,10 +75,10 @@ def skellam(variance: float | Fraction, shape: Shape) -> Ints:
     """
     mean = _fraction(variance, "variance", MOST_SKELLAM) / 2
     size, count = _size(shape)
-    return (_poisson(mean, count) - _poisson(mean, count)).reshape(size)
+    return (_poisson(mean, count, source) - _poisson(mean, count, source)).reshape(size)
 
 
-def gaussian(sigma: float, shape: Shape) -> NDArray[np.float64]:
+def gaussian(sigma: float, shape: Shape, source: Randomness = SYSTEM) -> NDArray[np.float64]:
     """Noise close to N(0, σ²), for methods that demand real numbers (the paper's Algorithm 1).
 
     Exactly a discrete Gaussian on the multiples of σ/2³⁰: its low-order bits carry nothing but the
@@ -90,12 +92,16 @@ def gaussian(sigma: float, shape: Shape) -> NDArray[np.float64]:
         Standard deviation σ > 0.
     shape
         How many, or the shape of the array.
+    source
+        Where the bytes come from.
     """
     grid = _grid(sigma)
-    return integer_gaussian(Fraction(4**GRID_BITS), shape).astype(np.float64) * grid
+    return integer_gaussian(Fraction(4**GRID_BITS), shape, source).astype(np.float64) * grid
 
 
-def add_gaussian(values: ArrayLike, sigma: float) -> NDArray[np.float64]:
+def add_gaussian(
+    values: ArrayLike, sigma: float, source: Randomness = SYSTEM
+) -> NDArray[np.float64]:
     """Values plus Gaussian noise, the safe way: both on the grid, added as integers.
 
     Rounding moves each entry by at most half a grid step γ = σ/2³⁰, so d entries of Euclidean
@@ -110,7 +116,7 @@ def add_gaussian(values: ArrayLike, sigma: float) -> NDArray[np.float64]:
     grid = _grid(sigma)
     with np.errstate(over="ignore"):
         steps = np.rint(np.clip(given / grid, -(2.0**61), 2.0**61)).astype(np.int64)
-    steps += integer_gaussian(Fraction(4**GRID_BITS), given.shape)
+    steps += integer_gaussian(Fraction(4**GRID_BITS), given.shape, source)
     return steps.astype(np.float64) * grid
 
 
@@ -166,13 +172,13 @@ def _tables() -> tuple[NDArray[np.uint32], Ints, Ints]:
     return np.array(steps, np.uint32), np.array(coarse), np.array(fine)
 
 
-def _candidates(law: _Law, count: int) -> Ints:
+def _candidates(law: _Law, count: int, source: Randomness) -> Ints:
     """Those of `count` candidates that are kept."""
     steps, coarse, fine = _tables()
-    lot = np.frombuffer(os.urandom(4 * count), np.uint32)
-    word = np.frombuffer(os.urandom(8 * count), np.int64)
+    lot = np.frombuffer(source.take(4 * count), np.uint32)
+    word = np.frombuffer(source.take(8 * count), np.int64)
     uniform = (word >> 33) & 0x7FFFFFFF
-    below = word if law.s <= 32 else np.frombuffer(os.urandom(8 * count), np.int64)
+    below = word if law.s <= 32 else np.frombuffer(source.take(8 * count), np.int64)
     rest = below & ((1 << law.s) - 1)
 
     place = np.searchsorted(steps, lot, side="right")
@@ -191,31 +197,32 @@ def _candidates(law: _Law, count: int) -> Ints:
     unclear |= ~kept & (uniform < chance + 4)
     size: Ints = (turns << law.s) + rest
     for k in np.flatnonzero(unclear):
-        size[k], kept[k] = _settle(law, int(lot[k]), int(rest[k]), int(uniform[k]))
+        size[k], kept[k] = _settle(law, int(lot[k]), int(rest[k]), int(uniform[k]), source)
     negative = (word >> 32) & 1 == 1
     kept &= ~(negative & (size == 0))
     kept_sizes: Ints = np.where(negative, -size, size)[kept]
     return kept_sizes
 
 
-def _settle(law: _Law, lot: int, rest: int, uniform: int) -> tuple[int, bool]:
+def _settle(law: _Law, lot: int, rest: int, uniform: int, source: Randomness) -> tuple[int, bool]:
     """|Z| and whether it is kept, from the digits already drawn and as many more as it takes."""
-    number, turns = _Uniform(lot, 32), 0
+    number, turns = _Uniform(lot, 32, source), 0
     while number.below_exp(Fraction(turns + 1)):
         turns += 1
     size = (turns << law.s) + rest
     x = size**2 / (2 * law.variance) - turns + law.variance / (2 * 4**law.s)
-    return size, _Uniform(uniform, 31).below_exp(x)
+    return size, _Uniform(uniform, 31, source).below_exp(x)
 
 
 class _Uniform:
     """A uniform number in [0, 1) whose binary digits are drawn only as far as they are needed."""
 
-    def __init__(self, digits: int, count: int) -> None:
-        self.digits, self.count = digits, count
+    def __init__(self, digits: int, count: int, source: Randomness) -> None:
+        self.digits, self.count, self.source = digits, count, source
 
     def more(self) -> None:
-        self.digits, self.count = self.digits << 64 | secrets.randbits(64), self.count + 64
+        self.digits = self.digits << 64 | randbits(self.source, 64)
+        self.count += 64
 
     def below_exp(self, x: Fraction) -> bool:
         """Whether it is below e^{-x}; over the digits not yet drawn, that has the right chance."""
@@ -276,15 +283,15 @@ def _poisson_table(mean: Fraction, bits: int) -> tuple[int, list[int]]:
     return k, table
 
 
-def _poisson(mean: Fraction, count: int) -> Ints:
+def _poisson(mean: Fraction, count: int, source: Randomness) -> Ints:
     first, table = _poisson_table(mean, 63)
     cuts = np.array([-4, *table[:-1], 2**63 - 1])  # beyond the last cut nothing is clear
-    uniform = np.frombuffer(os.urandom(8 * count), np.uint64).view(np.int64) & (2**63 - 1)
+    uniform = np.frombuffer(source.take(8 * count), np.uint64).view(np.int64) & (2**63 - 1)
     place = np.minimum(np.searchsorted(cuts[1:], uniform, side="right"), len(cuts) - 2)
     clear = (uniform >= cuts[place] + 2) & (uniform < cuts[place + 1] - 2)
     values = first + place
     for k in np.flatnonzero(~clear):
-        values[k] = _settle_poisson(mean, _Uniform(int(uniform[k]), 63))
+        values[k] = _settle_poisson(mean, _Uniform(int(uniform[k]), 63, source))
     return values
 
 

@@ -10,6 +10,9 @@ from fedcover.errors import FedcoverError
 from fedcover.privacy import accounting
 from fedcover.privacy.events import Event
 
+SEEDED = "its noise came from a seed: for experiments only, no privacy holds"
+"""What is said of noise that somebody can repeat."""
+
 UNITS, RELATIONS, VIEWS = ("record", "site"), ("replace", "add-remove"), ("server", "secure-sum")
 
 
@@ -45,6 +48,11 @@ class Privacy:
         checks.choice(self.relation, "relation", RELATIONS)
         checks.choice(self.view, "view", VIEWS)
 
+    @property
+    def secure_sum(self) -> bool:
+        """Whether who looks sees the sites only as a sum: the one place where the view is asked."""
+        return self.view == "secure-sum"
+
 
 @dataclass(frozen=True)
 class PrivacyStatement(Privacy):
@@ -67,6 +75,12 @@ class PrivacyStatement(Privacy):
     effect: str = ""
     home: str = ""
 
+    def with_seeded_noise(self) -> PrivacyStatement:
+        """The same where the noise came from a seed, which nothing that follows can mend."""
+        if SEEDED in self.effect:
+            return self
+        return replace(self, effect="; ".join(t for t in (self.effect, SEEDED) if t))
+
     def describe(self) -> str:
         """The statement in plain words, with what is not protected."""
         who = {
@@ -85,12 +99,15 @@ class PrivacyStatement(Privacy):
         epsilon = _rounded_up(self.epsilon)
         seers = "" if self.home else ", and anyone who sees the thresholds"
         kept = f"{self.home} (do not publish them), " if self.home else ""
+        no_claim = ""
+        if SEEDED in self.effect:
+            no_claim = f"I{SEEDED[1:]}. With bytes of the operating system it would be "
         return (
-            f"(ε = {epsilon}, δ = {self.delta:g})-differentially private against {who}{seers}: "
-            f"{change} {unit} changes the probability of anything they see by at most a factor "
-            f"e^ε, up to δ.{taken} Not protected: {kept}that a site takes part, what several "
-            "records of one person reveal together, what other runs on the same data add, and "
-            "anything if the server asks for less noise than agreed: a site without a ledger "
+            f"{no_claim}(ε = {epsilon}, δ = {self.delta:g})-differentially private against "
+            f"{who}{seers}: {change} {unit} changes the probability of anything they see by at "
+            f"most a factor e^ε, up to δ.{taken} Not protected: {kept}that a site takes part, what "
+            "several records of one person reveal together, what other runs on the same data add, "
+            "and anything if the server asks for less noise than agreed: a site without a ledger "
             "answers as it is asked."
         )
 
@@ -113,7 +130,8 @@ def compose_sequential(
     _same_kind(earlier, statement, "previous has {what} {mine!r}")
     delta = max(earlier.delta, statement.delta)
     events = (*earlier.events, *statement.events)
-    return replace(statement, events=events, delta=delta, epsilon=accounting.epsilon(events, delta))
+    both = replace(statement, events=events, delta=delta, epsilon=accounting.epsilon(events, delta))
+    return both.with_seeded_noise() if SEEDED in earlier.effect else both
 
 
 def compose_parallel(
@@ -133,7 +151,8 @@ def compose_parallel(
     weaker = max(one, two, key=lambda s: (accounting.epsilon(s.events, delta), repr(s.events)))
     public = tuple(sorted({*one.public, *two.public}))
     epsilon = accounting.epsilon(weaker.events, delta)
-    return replace(weaker, delta=delta, epsilon=epsilon, public=public)
+    both = replace(weaker, delta=delta, epsilon=epsilon, public=public)
+    return both.with_seeded_noise() if SEEDED in one.effect + two.effect else both
 
 
 def _same_kind(one: PrivacyStatement, two: PrivacyStatement, given: str) -> None:

@@ -118,7 +118,7 @@ def _heat_map(sketch: SketchResult, shown: Heat) -> Plot:
 def _cost(sketch: SketchResult, file: Path) -> Table:
     cost, privacy = sketch.cost, sketch.privacy
     noisy = "" if privacy is None else "noisy "
-    summed = privacy is not None and privacy.view == "secure-sum"
+    summed = privacy is not None and privacy.secure_sum
     seen = (
         f"only the sum of the {noisy}tables over all sites"
         if summed

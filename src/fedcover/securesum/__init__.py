@@ -1,22 +1,20 @@
 """A sum of integer vectors that shows nobody the vectors (Bonawitz et al. 2017), without sockets.
 
     stage     the server sends                     a site answers
-    keys      run, sites, threshold, question      its public keys, signed
+    keys      run, sites, threshold, query         its public keys, signed
     shares    everybody's keys                     its secrets in shares, sealed for each other site
     masked    the shares meant for this site       its integers plus masks
     agree     who sent masked integers             its signature under that list and all it has seen
     unmask    the signatures                       per site one share: of a self-mask or of a key
 
-terms.py         what a run is about; every signature covers it
+spec.py          what a run is about, and the messages that carry it; every signature covers it
+crypto.py        key agreement, sealing, mask streams, secret shares: each from a library
 identity.py      long-term keys of the sites, and the roster of public ones
-crypto.py        key agreement, sealing, mask streams, secret shares
-messages.py      versions, kinds and bytes of the messages
-cards.py         what a site advertises, what it deals out, and what the sites sign
-masking.py       integers, masks and shapes
-state.py         what a site remembers between two messages
-participant.py   the site half
+commitments.py   the keys a site advertises, digests of what it deals, and what it signs
+masks.py         integers plus masks, and the server's last step, which takes the masks off
+state.py         what a site remembers between two messages, in bytes for its disk
+client.py        the site half
 server.py        the server half
-unmasking.py     the server's last step
 """
 
 from fedcover.errors import FedcoverError

@@ -1,139 +1,45 @@
 """The site half: five answers, and everything a site refuses.
 
 A site believes its roster and its state, and nothing else. It gives one answer per stage and run;
-whatever an honest server never asks gets an error, and the state stays as it was.
+whatever an honest server never asks gets an error, and the state stays as it was. The stages are
+the rounds of figure 4 in Bonawitz et al. 2017, in the form against a lying server.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 
 from fedcover import wire
 from fedcover.errors import FedcoverError
-from fedcover.securesum import crypto, spec
-from fedcover.securesum.crypto import SECRET
-from fedcover.securesum.identity import (
-    CARD,
+from fedcover.securesum import crypto
+from fedcover.securesum.commitments import (
     SEALED,
-    Card,
-    Identity,
-    Roster,
-    card_text,
-    is_signed,
-    new_card,
-    public_bytes,
-    read_card,
+    advertise,
+    read_advertisement,
     repeated_keys,
     sealing_purpose,
     share_digests,
-    sign,
+    sign_advertisement,
     view_text,
 )
-from fedcover.securesum.masks import flat, pair_mask
-from fedcover.securesum.spec import STAGES, SumSpec, refused
+from fedcover.securesum.crypto import SECRET
+from fedcover.securesum.identity import Identity, Roster, is_signed, public_bytes, sign
+from fedcover.securesum.masks import flatten, pair_mask, self_mask
+from fedcover.securesum.spec import (
+    STAGES,
+    SumSpec,
+    read_bytes,
+    read_names,
+    read_table,
+    refused,
+    stage_message,
+    stage_of,
+    to_array,
+    to_table,
+)
+from fedcover.securesum.state import State
 from fedcover.wire import Message
-
-KIND = "secure-sum/state"
-
-
-@dataclass(frozen=True)
-class State:
-    """A site's memory: the run under way, and the names of all runs before it.
-
-    Attributes
-    ----------
-    used
-        Digests of the names of all runs that were ever started here.
-    answered
-        How many stages of the present run have been answered; 0 if there is none.
-    terms
-        What the present run is about.
-    mask_key, share_key, seed
-        Private keys and seed of the self-mask; gone once the masked integers are made.
-    cards
-        Public keys of the sites, by name.
-    held
-        By dealer, a share of its seed and one of its mask key: 64 bytes.
-    survivors
-        The list that this site has signed.
-    query, reply
-        Digest of the latest query, and the reply to it in bytes: a retry gets it again.
-    """
-
-    used: tuple[bytes, ...] = ()
-    answered: int = 0
-    terms: SumSpec | None = None
-    mask_key: bytes = b""
-    share_key: bytes = b""
-    seed: bytes = b""
-    cards: Mapping[str, Card] = field(default_factory=dict)
-    held: Mapping[str, bytes] = field(default_factory=dict)
-    survivors: tuple[str, ...] = ()
-    query: bytes = b""
-    reply: bytes = b""
-
-    def finished(self) -> State:
-        """The run is over: every secret is forgotten, its name is not."""
-        return State(used=self.used, answered=self.answered)
-
-    def without_own_secrets(self) -> State:
-        """What is left once the masked integers are made: the shares that the site holds."""
-        return replace(self, mask_key=b"", share_key=b"", seed=b"")
-
-    def to_bytes(self) -> bytes:
-        """For the site's disk."""
-        arrays = {
-            name: spec.to_array(value)
-            for name, value in (
-                ("used", b"".join(self.used)),
-                ("mask_key", self.mask_key),
-                ("share_key", self.share_key),
-                ("seed", self.seed),
-                ("query", self.query),
-                ("reply", self.reply),
-                ("terms", wire.encode(self.terms.query()) if self.terms else b""),
-                ("survivors", "\n".join(self.survivors).encode()),
-            )
-        }
-        cards = {name: card.to_bytes() for name, card in self.cards.items()}
-        arrays |= spec.table("card", cards) | spec.table("held", self.held)
-        numbers = {"version": spec.VERSION, "answered": self.answered}
-        return wire.encode(Message(KIND, arrays, numbers))
-
-    @classmethod
-    def of_bytes(cls, data: bytes) -> State:
-        """What `to_bytes` wrote; refuses anything else."""
-        try:
-            message = wire.decode(data)
-            if message.kind != KIND or message.numbers.get("version") != spec.VERSION:
-                raise spec.refused("bytes of another kind or version", "a state")
-            blobs = {name: spec.blob(message, name) for name in STORED}
-            survivors = spec.read_names(message, "survivors")
-            terms, used = blobs.pop("terms"), blobs.pop("used")
-            return cls(
-                used=tuple(used[k : k + SECRET] for k in range(0, len(used), SECRET)),
-                answered=int(message.numbers["answered"]),
-                terms=SumSpec.of_query(wire.decode(terms)) if terms else None,
-                cards={
-                    name: Card.of_bytes(card)
-                    for name, card in spec.read_table(message, "card", CARD).items()
-                },
-                held=spec.read_table(message, "held", 2 * SECRET),
-                survivors=survivors if survivors != ("",) else (),
-                **blobs,
-            )
-        except (FedcoverError, KeyError):
-            raise FedcoverError(
-                "the state of this site's secure sums cannot be read",
-                allowed=f"the bytes that an earlier answer gave, of version {spec.VERSION}",
-                fix="Bring back the file. Starting without it is safe only if this site then "
-                "answers no run that it was in before",
-            ) from None
-
-
-STORED = ("used", "mask_key", "share_key", "seed", "query", "reply", "terms")
-
 
 Contribute = Callable[[SumSpec], Message]
 
@@ -160,8 +66,8 @@ class Participant:
     roster: Roster
 
     def __post_init__(self) -> None:
-        known = self.roster.get(self.name)
-        if known is None or public_bytes(known) != public_bytes(self.identity.public_key()):
+        public = self.roster.get(self.name)
+        if public is None or public_bytes(public) != public_bytes(self.identity.public_key()):
             raise FedcoverError(
                 f"the roster's key of {self.name!r} is not that of its identity",
                 allowed="a roster in which this site stands with its own public key",
@@ -181,7 +87,7 @@ class Participant:
             What the answer before returned; None at a site that has never answered. Secret.
         contribute
             Called in the stage "masked", once per run, with what the run is about: gives the
-            integers of this site. What must hold of the question, the number of sites and the
+            integers of this site. What must hold of the query, the number of sites and the
             threshold is checked there, and so are sums that could leave 64 bits.
 
         Returns
@@ -192,161 +98,188 @@ class Participant:
             Must be on disk before the reply leaves: a site that forgets what it opened could be
             made to open more. A retry of the latest query gets the same reply.
         """
-        known = State() if state is None else State.of_bytes(state)
-        asked = crypto.digest("query", wire.encode(query))
-        if state is not None and asked == known.query:
-            return wire.decode(known.reply), state
-        stage = spec.stage_of(query)
+        before = State() if state is None else State.of_bytes(state)
+        # A reply may be lost. The bytes that were sent are sent again and nothing is drawn anew: a
+        # second draw of noise would say more than the first alone, and shares of two draws do not
+        # fit together.
+        received = crypto.digest("query", wire.encode(query))
+        if state is not None and received == before.query:
+            return wire.decode(before.reply), state
+        stage = stage_of(query)
         if stage == "keys":
-            reply, after = self._keys(query, known)
+            reply, after = self._keys(query, before)
         else:
-            terms = _present_run(query, stage, known)
+            spec = _present_run(query, stage, before)
             if stage == "shares":
-                reply, after = self._shares(query, terms, known)
+                reply, after = self._shares(query, spec, before)
             elif stage == "masked":
-                reply, after = self._masked(query, terms, known, contribute)
+                reply, after = self._masked(query, spec, before, contribute)
             elif stage == "agree":
-                reply, after = self._agree(query, terms, known)
+                reply, after = self._agree(query, spec, before)
             else:
-                reply, after = self._unmask(query, terms, known)
+                reply, after = self._unmask(query, spec, before)
         answered = STAGES.index(stage) + 1
-        after = replace(after, answered=answered, query=asked, reply=wire.encode(reply))
+        after = replace(after, answered=answered, query=received, reply=wire.encode(reply))
         return reply, after.to_bytes()
 
-    def _keys(self, query: Message, known: State) -> tuple[Message, State]:
+    def _keys(self, query: Message, before: State) -> tuple[Message, State]:
         """Fresh keys, signed. An unfinished run before this one is given up."""
-        terms = SumSpec.of_query(query)
-        if self.name not in terms.sites or not set(terms.sites) <= set(self.roster):
-            strangers = sorted(set(terms.sites) - set(self.roster))
+        spec = SumSpec.of_message(query)
+        if self.name not in spec.sites or not set(spec.sites) <= set(self.roster):
+            strangers = sorted(set(spec.sites) - set(self.roster))
             raise refused(
                 f"an invitation with {strangers} among the sites"
                 if strangers
                 else f"an invitation without {self.name!r} among the sites",
                 "this site and others of its roster",
             )
-        name = crypto.digest("run", terms.run)
-        if name in known.used:
+        # Under one name there is one run, whatever else the invitation says: with fresh keys under
+        # an old digest, signatures of the first run would be good in the second.
+        name = crypto.digest("run", spec.run)
+        if name in before.used:
             raise refused(
-                f"run {terms.run!r} was started here before, with these or other terms",
+                f"run {spec.run!r} was started here before, about this or something else",
                 "a name that no run has had",
                 NEW_RUN,
             )
+        # Fresh in every run, since a run opens the mask key or the seed. Two key pairs, because the
+        # one may be opened and the other must not be: see `KeyAdvertisement`.
         mask_key, share_key, seed = (crypto.new_secret() for _ in range(3))
-        card = new_card(terms, self.name, mask_key, share_key, seed)
-        signature = sign(self.identity, card_text(terms, self.name, card))
+        own = advertise(spec, self.name, mask_key, share_key, seed)
         after = State(
-            used=(*known.used, name),
-            terms=terms,
+            used=(*before.used, name),
+            spec=spec,
             mask_key=mask_key,
             share_key=share_key,
             seed=seed,
-            cards={self.name: card},
+            advertised={self.name: own},
         )
-        signed = spec.to_array(card.to_bytes() + signature)
-        return spec.make("keys", {"card": signed}), after
+        signed = sign_advertisement(spec, self.identity, self.name, own)
+        return stage_message("keys", {"card": to_array(signed)}), after
 
-    def _shares(self, query: Message, terms: SumSpec, known: State) -> tuple[Message, State]:
-        """Shares of the seed and of the mask key, sealed for each site whose card is good."""
-        found = {
-            name: read_card(terms, self.roster, name, signed)
-            for name, signed in spec.read_table(query, "card").items()
+    def _shares(self, query: Message, spec: SumSpec, before: State) -> tuple[Message, State]:
+        """Shares of the seed and of the mask key, sealed for each site with good keys."""
+        advertised = {
+            name: read_advertisement(spec, self.roster, name, signed)
+            for name, signed in read_table(query, "card").items()
         }
-        _enough(terms, found, "cards")
-        if found.get(self.name) != known.cards[self.name]:
-            raise refused("this site's own card is missing or another", "the card it has sent")
-        if repeated := repeated_keys(found):
+        _enough(spec, advertised, "key advertisements")
+        if advertised.get(self.name) != before.advertised[self.name]:
+            raise refused(
+                "this site's own key advertisement is missing or another", "the one it has sent"
+            )
+        if repeated := repeated_keys(advertised):
             raise refused(f"a public key that {list(repeated)} share", "different keys for all")
+        # Both secrets are shared, since nobody knows yet which one the server will need: the seed
+        # if this site stays, the mask key if it is lost. Each polynomial has degree t - 1.
         seeds, keys = (
-            crypto.split(secret, terms.needed, len(terms.sites))
-            for secret in (known.seed, known.mask_key)
+            crypto.split(secret, spec.threshold, len(spec.sites))
+            for secret in (before.seed, before.mask_key)
         )
-        shares = dict(zip(terms.sites, map(bytes.__add__, seeds, keys), strict=True))
+        shares = dict(zip(spec.sites, map(bytes.__add__, seeds, keys), strict=True))
         sealed, digests = {}, {}
-        for name, card in found.items():
-            digests[name] = share_digests(terms, self.name, name, shares[name])
+        for name, keys_of in advertised.items():
+            digests[name] = share_digests(spec, self.name, name, shares[name])
             if name != self.name:
-                purpose = sealing_purpose(terms, self.name, name)
-                key = crypto.shared_key(known.share_key, card.share_key, purpose)
+                # The server carries the shares, and t of them in the clear would be the secrets.
+                purpose = sealing_purpose(spec, self.name, name)
+                key = crypto.shared_key(before.share_key, keys_of.share_key, purpose)
                 sealed[name] = crypto.seal(key, shares[name], purpose)
-        arrays = spec.table("sealed", sealed) | spec.table("digests", digests)
-        after = replace(known, cards=found, held={self.name: shares[self.name]})
-        return spec.make("shares", arrays), after
+        arrays = to_table("sealed", sealed) | to_table("digests", digests)
+        after = replace(before, advertised=advertised, held={self.name: shares[self.name]})
+        return stage_message("shares", arrays), after
 
     def _masked(
-        self, query: Message, terms: SumSpec, known: State, contribute: Contribute
+        self, query: Message, spec: SumSpec, before: State, contribute: Contribute
     ) -> tuple[Message, State]:
-        """This site's integers plus its self-mask and a mask for each site that dealt shares."""
-        sealed = spec.read_table(query, "sealed", SEALED)
-        digests = spec.read_table(query, "digests", 2 * SECRET)
-        if not set(sealed) == set(digests) <= set(known.cards) - {self.name}:
-            raise refused("shares of sites that have dealt none", "shares of the sites with cards")
-        held = dict(known.held)
-        _enough(terms, held.keys() | sealed.keys(), "sites that dealt shares")
+        """y_u: this site's integers plus its self-mask and a mask for each site that dealt."""
+        sealed = read_table(query, "sealed", SEALED)
+        digests = read_table(query, "digests", 2 * SECRET)
+        if not set(sealed) == set(digests) <= set(before.advertised) - {self.name}:
+            raise refused("shares of sites that have dealt none", "of sites that advertised keys")
+        held = dict(before.held)
+        # Fewer dealers than t could not open the sum, and may all be in league with the server,
+        # which then knows every pair mask.
+        _enough(spec, held.keys() | sealed.keys(), "sites that dealt shares")
+        # All shares are unsealed before anything is masked: a dealer whose shares do not fit is
+        # found now, and not when its mask has to come off.
         for dealer, text in sealed.items():
-            purpose = sealing_purpose(terms, dealer, self.name)
-            key = crypto.shared_key(known.share_key, known.cards[dealer].share_key, purpose)
+            purpose = sealing_purpose(spec, dealer, self.name)
+            public = before.advertised[dealer].share_key
+            key = crypto.shared_key(before.share_key, public, purpose)
             shares = crypto.unseal(key, text, purpose)
-            if shares is None or digests[dealer] != share_digests(terms, dealer, self.name, shares):
+            if shares is None or digests[dealer] != share_digests(spec, dealer, self.name, shares):
                 raise refused(
                     f"shares of {dealer!r} that were changed on the way, or dealt wrongly",
                     "what that site sealed for this one in this run",
                 )
             held[dealer] = shares
-        total = flat(terms, contribute(terms)) + crypto.mask_words(known.seed, terms.count)
+        masked = flatten(spec, contribute(spec)) + self_mask(spec, before.seed)
+        # Only for those that dealt: the mask for a site that is lost comes off with its shares.
         for other in sealed:
-            public = known.cards[other].mask_key
-            total += pair_mask(terms, self.name, other, known.mask_key, public)
-        after = replace(known.without_own_secrets(), held=held)
-        return spec.make("masked", {"masked": total}), after
+            public = before.advertised[other].mask_key
+            masked += pair_mask(spec, self.name, other, before.mask_key, public)
+        after = replace(before.without_own_secrets(), held=held)
+        return stage_message("masked", {"masked": masked}), after
 
-    def _agree(self, query: Message, terms: SumSpec, known: State) -> tuple[Message, State]:
+    def _agree(self, query: Message, spec: SumSpec, before: State) -> tuple[Message, State]:
         """A signature under the one list of survivors that this site will ever accept."""
-        listed = spec.read_names(query, "survivors")
-        if len(set(listed)) < len(listed) or not set(listed) <= set(known.held):
+        listed = read_names(query, "survivors")
+        if len(set(listed)) < len(listed) or not set(listed) <= set(before.held):
             raise refused("survivors that dealt no shares, or twice", "different sites that did")
         if self.name not in listed:
             raise refused(f"survivors without {self.name!r}", "a list with this site in it")
-        _enough(terms, listed, "survivors")
-        after = replace(known, survivors=terms.in_order(set(listed)))
-        signature = sign(self.identity, _view(terms, after))
-        return spec.make("agree", {"signature": spec.to_array(signature)}), after
+        # The sum of fewer than t vectors hides less than was promised, and noise that was shared
+        # out for t sites would be too small in it.
+        _enough(spec, listed, "survivors")
+        after = replace(before, survivors=spec.in_order(listed))
+        # Signed before anything opens: a server that told sites different survivors could have one
+        # site's pair masks opened by these and another's by those, and be left with the sum of a
+        # few (section 6.2, the consistency check).
+        signature = sign(self.identity, _view(spec, after))
+        return stage_message("agree", {"signature": to_array(signature)}), after
 
-    def _unmask(self, query: Message, terms: SumSpec, known: State) -> tuple[Message, State]:
+    def _unmask(self, query: Message, spec: SumSpec, before: State) -> tuple[Message, State]:
         """Of each survivor a share of the seed, of each other a share of the key; never both."""
-        signatures = spec.read_table(query, "signature")
-        view = _view(terms, known)
+        signatures = read_table(query, "signature")
+        view = _view(spec, before)
         for name, signature in signatures.items():
-            if name not in known.survivors or not is_signed(self.roster, name, signature, view):
+            if name not in before.survivors or not is_signed(self.roster, name, signature, view):
                 raise refused(
                     f"{name!r} did not sign what this site was told",
                     "signatures of survivors that were told the same",
                 )
-        _enough(terms, signatures, "sites that agree on the survivors")
-        seeds = {name: known.held[name][:SECRET] for name in known.survivors}
-        keys = {n: shares[SECRET:] for n, shares in known.held.items() if n not in seeds}
-        arrays = spec.table("seed", seeds) | spec.table("key", keys)
-        return spec.make("unmask", arrays), known.finished()
+        # Since 2t > n + c, any two sets of t sites have an honest one in common, and it signs one
+        # list: no second list can have t signatures.
+        _enough(spec, signatures, "sites that agree on the survivors")
+        # With both secrets of a site the server takes off all its masks, and the vector is bare.
+        seeds = {name: before.held[name][:SECRET] for name in before.survivors}
+        keys = {n: shares[SECRET:] for n, shares in before.held.items() if n not in seeds}
+        arrays = to_table("seed", seeds) | to_table("key", keys)
+        return stage_message("unmask", arrays), before.finished()
 
 
-def _present_run(query: Message, stage: str, known: State) -> SumSpec:
-    """The terms of the run under way, if the query belongs to it and comes in order."""
-    due = STAGES[known.answered] if known.answered < len(STAGES) else "keys of a new run"
-    if known.terms is None or stage != due:
+def _present_run(query: Message, stage: str, state: State) -> SumSpec:
+    """What the run under way is about, if the query belongs to it and comes in order."""
+    # One answer to each stage: two vectors under the same masks would give away their difference,
+    # and two lists of survivors both kinds of shares.
+    due = STAGES[state.answered] if state.answered < len(STAGES) else "keys of a new run"
+    if state.spec is None or stage != due:
         raise refused(
             f"stage {stage!r} was asked for",
             f"stage {due!r}, or the latest query once more",
             NEW_RUN,
         )
-    if spec.blob(query, "terms", SECRET) != known.terms.digest:
-        raise refused(f"a query of another run than {known.terms.run!r}", "the run under way")
-    return known.terms
+    if read_bytes(query, "terms", SECRET) != state.spec.digest:
+        raise refused(f"a query of another run than {state.spec.run!r}", "the run under way")
+    return state.spec
 
 
-def _view(terms: SumSpec, state: State) -> bytes:
-    dealers = terms.in_order(set(state.held))
-    return view_text(terms, state.cards, dealers, state.survivors)
+def _view(spec: SumSpec, state: State) -> bytes:
+    dealers = spec.in_order(state.held.keys())
+    return view_text(spec, state.advertised, dealers, state.survivors)
 
 
-def _enough(terms: SumSpec, names: Collection[str], what: str) -> None:
-    if len(names) < terms.needed:
-        raise refused(f"{len(names)} {what}", f"at least {terms.needed}, the threshold")
+def _enough(spec: SumSpec, names: Collection[str], what: str) -> None:
+    if len(names) < spec.threshold:
+        raise refused(f"{len(names)} {what}", f"at least {spec.threshold}, the threshold")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,50 +12,52 @@ from flwr.clientapp import ClientApp
 from flwr.common.logger import log
 from flwr.serverapp import Grid, ServerApp
 
-from fedcover.calibration import Cost
+from fedcover.api import calibrate, collect
 from fedcover.engines.flower.run_config import Run
 from fedcover.engines.flower.site_config import client_from_config, read_roster
 from fedcover.engines.flower.transport import QUERY, GridTransport, packed, unpacked
 from fedcover.engines.remote.checkpoint import Checkpoint
 from fedcover.engines.remote.client import Client, guarded
 from fedcover.engines.remote.client_state import ClientState
-from fedcover.engines.remote.coordinator import Coordinator, RetryPolicy
+from fedcover.engines.remote.coordinator import Coordinator
 from fedcover.engines.remote.envelope import Envelope
-from fedcover.engines.remote.result_message import fit_facts, fit_message, sketch_message
+from fedcover.engines.remote.transport import RetryPolicy, Transport
 from fedcover.errors import FedcoverError
-from fedcover.methods.base import Target, Task, checked_certify
-from fedcover.methods.sketch.result import SketchResult
+from fedcover.methods.base import checked_certify
+from fedcover.methods.sketch.method import Sketch
 
-NodeMaker = Callable[[Context], Client]
+ClientMaker = Callable[[Context], Client]
 
 
-def client_app(make_node: NodeMaker | None = None) -> ClientApp:
-    """A ClientApp whose sites come from `make_node`; default: from each node's configuration."""
+def client_app(make_client: ClientMaker | None = None) -> ClientApp:
+    """A ClientApp whose sites come from `make_client`; default: from each node's configuration."""
     app = ClientApp()
 
     @app.query(QUERY)
     def answer(message: Message, context: Context) -> Message:
-        letter = unpacked(message.content)
+        envelope = unpacked(message.content)
         try:
-            node = (
-                client_from_config(context.node_config) if make_node is None else make_node(context)
+            client = (
+                client_from_config(context.node_config)
+                if make_client is None
+                else make_client(context)
             )
-            reply = node.handle(letter)
+            reply = client.handle(envelope)
         except Exception as error:  # its text must not reach the server
-            reply = guarded(letter, _memory(context.node_config), _raising(error))
+            reply = guarded(envelope, _state(context.node_config), _raising(error))
         return Message(packed(reply), reply_to=message)
 
     return app
 
 
 def _raising(error: Exception) -> Callable[[Envelope], Envelope]:
-    def answer(letter: Envelope) -> Envelope:
+    def answer(envelope: Envelope) -> Envelope:
         raise error
 
     return answer
 
 
-def _memory(config: Any) -> ClientState | None:
+def _state(config: Any) -> ClientState | None:
     """Where to log that the site could not be set up, if even that is known."""
     try:
         return ClientState(Path(str(config["state"])))
@@ -82,64 +83,28 @@ def server_app() -> ServerApp:
     return app
 
 
-def conduct(run: Run, transport: Any) -> list[str]:
-    """One run from hello to finish; the names of the sites that have their calibration."""
-    method, privacy, alphas = run.make_method(), run.privacy, run.alphas
-    out = run.folder
-    clock = _Clock()
-    conductor = Coordinator(
+def conduct(run: Run, transport: Transport) -> Coordinator:
+    """One run from hello to finish; the coordinator as it is at the end."""
+    method, clock = run.make_method(), _Clock()
+    certify = checked_certify(run.certify or None, method)
+    coordinator = Coordinator(
         transport=transport,
-        run=run.run,
+        run_name=run.run,
         retry=RetryPolicy(run.seconds, run.resends, run.sites),
-        checkpoint=Checkpoint(out / "rounds"),
+        checkpoint=Checkpoint(run.folder / "rounds"),
         roster=_roster(run) if run.sums else None,
-        tell=clock.tell,
+        min_survivors=run.threshold or None,
+        alpha=run.alphas,
+        certify=certify,
+        on_progress=clock.tell,
     )
-    task = conductor.hello(run.known_as, privacy)
-    log(INFO, "fedcover: %s takes part in %r", ", ".join(task.sites), run.run)
-    task = replace(
-        task,
-        alphas=alphas,
-        seed=run.seed,
-        fewest=run.fewest(len(task.sites)),
-        certify=checked_certify(run.certify or None, method),
-    )
-    if run.known_as != "sketch":
-        targets = tuple(Target(name, (name,)) for name in task.sites)
-        task = replace(task, targets=targets)
-    statement = method.statement(task)
-    published = conductor.drive(method, task)
-    traffic = conductor.traffic
-    n = len(task.sites)
-    cost = Cost(
-        traffic.rounds,
-        round(sum(traffic.bytes_up.values()) / n),
-        round(sum(traffic.bytes_down.values()) / n),
-    )
-    facts: dict[str, Any] = {"alphas": alphas, "certify": task.certify}
-    if run.known_as == "sketch":
-        sketch = _sketch(published, method, task, statement, cost)
-        sketch.save(out / "sketch.npz")
-        messages = dict.fromkeys(task.sites, sketch_message(sketch))
+    given: dict[str, Any] = {"privacy": run.privacy, "engine": coordinator, "seed": run.seed}
+    if isinstance(method, Sketch):
+        collect(method=method, **given).save(run.folder / "sketch.npz")
     else:
-        messages = {name: fit_message(published[name]) for name in task.sites}
-        options = {f.name: getattr(method, f.name) for f in fields(method) if f.init}  # type: ignore[arg-type]
-        facts |= fit_facts(run.known_as, method.label, statement, cost, n, options)
-    if conductor.missing.keys() & set(task.sites):  # who was lost may be back, and is asked once
-        conductor.retry = replace(conductor.retry, resends=0)
-    have = conductor.finish(messages, facts)
-    _report(conductor, have, cost, clock, statement)
-    return have
-
-
-def _sketch(table: Any, method: Any, task: Task, statement: Any, cost: Cost) -> SketchResult:
-    return SketchResult(
-        table=table,
-        privacy=statement,
-        cost=cost,
-        score=task.score,
-        most_per_site=method.most_per_site,
-    )
+        calibrate(alpha=run.alphas, method=method, certify=certify, **given)
+    _report(coordinator, clock)
+    return coordinator
 
 
 def _roster(run: Run) -> Any:
@@ -175,9 +140,9 @@ class _Clock:
         return time.monotonic() - self.start
 
 
-def _report(
-    conductor: Coordinator, have: list[str], cost: Cost, clock: _Clock, statement: Any
-) -> None:
+def _report(coordinator: Coordinator, clock: _Clock) -> None:
+    traffic, done = coordinator.traffic, coordinator.publication
+    cost = traffic.cost(tuple(traffic.bytes_up))
     log(
         INFO,
         "fedcover: done in %.0f s, %d round(s), %d bytes up and %d down per site",
@@ -186,8 +151,8 @@ def _report(
         cost.bytes_up,
         cost.bytes_down,
     )
-    log(INFO, "fedcover: calibrations at %s", ", ".join(have) or "no site")
-    for name, why in conductor.missing.items():
+    log(INFO, "fedcover: calibrations at %s", ", ".join(coordinator.informed) or "no site")
+    for name, why in coordinator.missing.items():
         log(INFO, "fedcover: %s: %s", name, why)
-    if statement is not None:
-        log(INFO, "fedcover: %s", statement.describe())
+    if done is not None and done.statement is not None:
+        log(INFO, "fedcover: %s", done.statement.describe())

@@ -16,18 +16,22 @@ from pathlib import Path
 from typing import Any
 
 from fedcover import checks
-from fedcover.engines.base import Traffic
+from fedcover.engines.base import Engine, Outcome
+from fedcover.engines.inprocess import InProcess
 from fedcover.engines.remote.client import Client
 from fedcover.engines.remote.client_state import ClientState
-from fedcover.engines.remote.policy import METHODS, SitePolicy
+from fedcover.engines.remote.coordinator import Coordinator
+from fedcover.engines.remote.policy import SitePolicy
+from fedcover.engines.remote.transport import RetryPolicy
 from fedcover.errors import FedcoverError
-from fedcover.methods.base import Method, Published, Task
-from fedcover.methods.pooled import OracleWeights
+from fedcover.methods import registry
+from fedcover.methods.base import Method, Task
+from fedcover.methods.registry import entry_of
 from fedcover.site import Site
 
 
 @dataclass(frozen=True)
-class FlowerSimulation:
+class FlowerSimulation(Engine):
     """Run every site as a virtual client of Flower's simulation runtime.
 
     Parameters
@@ -55,16 +59,15 @@ class FlowerSimulation:
         checks.whole(self.resends, "resends", 0)
         checks.real(self.cpus_per_site, "cpus_per_site", 0, 1e3, open_low=True)
 
-    def run(self, method: Method, task: Task, sites: Sequence[Site]) -> tuple[Published, Traffic]:
-        """Drive both halves of a protocol to the end, over Flower."""
-        if method.most_rounds == 0:
-            from fedcover.engines.inprocess import InProcess
-
+    def run(self, method: Method, task: Task, sites: Sequence[Site] | None) -> Outcome:
+        """Both halves of a method to the end, over Flower."""
+        if method.most_rounds == 0:  # there is nothing to carry
             return InProcess().run(method, task, sites)
-        sums = task.privacy is not None and task.privacy.view == "secure-sum" and self.secure_sum
-        identities = _identities(sites) if sums else None
+        secure = task.privacy is not None and task.privacy.secure_sum and self.secure_sum
+        here = list(sites or ())
+        identities = _identities(here) if secure else None
         with tempfile.TemporaryDirectory(prefix="fedcover-") as folder:
-            return self._simulate(method, task, list(sites), identities, Path(folder))
+            return self._simulate(method, task, here, identities, Path(folder))
 
     def _simulate(
         self,
@@ -73,33 +76,31 @@ class FlowerSimulation:
         sites: list[Site],
         identities: dict[str, Any] | None,
         folder: Path,
-    ) -> tuple[Published, Traffic]:
+    ) -> Outcome:
         _ready()
         from flwr.serverapp import ServerApp
         from flwr.simulation import run_simulation
 
         from fedcover.engines.flower.apps import client_app
         from fedcover.engines.flower.transport import GridTransport
-        from fedcover.engines.remote.coordinator import Coordinator, RetryPolicy
 
         roster = None
         if identities is not None:
             roster = {name: key.public_key() for name, key in identities.items()}
-        found: list[Any] = []
+        found: list[Outcome | Exception] = []
         app = ServerApp()
 
         @app.main()
         def main(grid: Any, context: Any) -> None:
             try:
-                conductor = Coordinator(
+                coordinator = Coordinator(
                     transport=GridTransport(grid),
-                    run="simulation",
+                    run_name="simulation",
                     retry=RetryPolicy(self.seconds, self.resends, len(sites)),
                     roster=roster,
                 )
-                conductor.hello(rule_name(method), task.privacy)
-                published = conductor.drive(method, task)
-                found.append((published, conductor.traffic))
+                coordinator.hello(entry_of(method).name, task.privacy)
+                found.append(coordinator.run(method, task, None))
             except Exception as error:  # Flower would only print it
                 found.append(error)
 
@@ -122,22 +123,7 @@ class FlowerSimulation:
             )
         if isinstance(found[0], Exception):
             raise found[0]
-        published, traffic = found[0]
-        return published, traffic
-
-
-def rule_name(method: Method) -> str:
-    """The name under which sites know a method: the one that has its site half."""
-    for name, (half, _) in METHODS.items():
-        if isinstance(method, type(half)):
-            return name
-    if isinstance(method, OracleWeights):  # answers as pooling does
-        return "pooled"
-    raise FedcoverError(
-        f"method {method.label} on Flower",
-        allowed=", ".join(METHODS),
-        fix="Use the in-process engine",
-    )
+        return found[0]
 
 
 @dataclass(frozen=True)
@@ -152,8 +138,8 @@ class _SiteOf:
         site: Site = pickle.loads((self.folder / f"{number}.site").read_bytes())
         return Client(
             site=site,
-            memory=ClientState(self.folder / str(number)),
-            rules=SitePolicy(tuple(METHODS), exact=True, least_sum=2),
+            state=ClientState(self.folder / str(number)),
+            policy=SitePolicy(registry.names(studies=True), exact=True, least_sum=2),
             participant=None if self.keys is None else _participant(site.name, self.keys),
         )
 

@@ -12,8 +12,9 @@ from typing import Any
 from fedcover import checks, scores
 from fedcover.engines.remote.client import Client
 from fedcover.engines.remote.client_state import ClientState
-from fedcover.engines.remote.policy import ALLOWED, SitePolicy
+from fedcover.engines.remote.policy import SitePolicy
 from fedcover.errors import FedcoverError, FileError
+from fedcover.methods.registry import usual_names
 from fedcover.privacy.ledger import Ledger
 from fedcover.site import Site
 
@@ -25,7 +26,7 @@ KEYS = {
     "ledger": "the site's privacy ledger, made with `fedcover ledger set-budget --create`",
     "key": "its private key for secure sums; that of its SuperNode will do",
     "roster": "file with the public keys of all sites, one 'NAME KEY' a line",
-    "methods": "methods it takes part in, with commas; default " + ", ".join(ALLOWED),
+    "methods": "methods it takes part in, with commas; default " + ", ".join(usual_names()),
     "exact": "true to answer without a privacy budget",
     "least-sum": "fewest sites of a secure sum it takes part in; default 3",
     "score": "score function; default aps",
@@ -39,11 +40,11 @@ KEYS = {
 
 def client_from_config(config: Mapping[str, Any]) -> Client:
     """The site of a node, from its configuration; everything is checked here."""
-    memory = ClientState(Path(text_of(config, "state")))
+    state = ClientState(Path(text_of(config, "state")))
     return Client(
         site=read_site(config),
-        memory=memory,
-        rules=read_policy(config),
+        state=state,
+        policy=read_policy(config),
         ledger=Ledger(text_of(config, "ledger")) if "ledger" in config else None,
         participant=read_participant(config),
         out=Path(text_of(config, "out")) if "out" in config else None,
@@ -89,7 +90,7 @@ def read_site(config: Mapping[str, Any]) -> Site:
 def read_policy(config: Mapping[str, Any]) -> SitePolicy:
     """What it accepts."""
     known_keys(config)
-    methods = str(config.get("methods", ",".join(ALLOWED)))
+    methods = str(config.get("methods", ",".join(usual_names())))
     return SitePolicy(
         methods=tuple(m.strip() for m in methods.split(",") if m.strip()),
         exact=checks.flag(config.get("exact", False), "exact"),

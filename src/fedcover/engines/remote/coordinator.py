@@ -1,4 +1,4 @@
-"""The server on the network: takes a method through its rounds, whatever happens on the way.
+"""The server on the network: an engine whose sites are elsewhere, whatever happens on the way.
 
     hello    who is there, with which classes, score and how many records
     ask      a round of the protocol: all sites, resent to those that do not answer
@@ -11,97 +11,186 @@ A site that answers what cannot be, or something of another round, counts as not
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from fedcover.engines.base import Traffic
+from fedcover.engines.base import (
+    Asked,
+    Engine,
+    Outcome,
+    Publication,
+    Traffic,
+    drive,
+    queries_of,
+    sum_replies,
+)
 from fedcover.engines.remote.checkpoint import Checkpoint
 from fedcover.engines.remote.codes import CODES, refused_by
 from fedcover.engines.remote.envelope import Envelope, checked_run
-from fedcover.engines.remote.handshake import Introductions, as_before, introduction, together
-from fedcover.engines.remote.transport import Node, exchange
-from fedcover.engines.remote.transport import RetryPolicy as RetryPolicy
-from fedcover.engines.remote.transport import Transport as Transport
+from fedcover.engines.remote.handshake import Members, as_before, introduction
+from fedcover.engines.remote.result_message import result_header, result_message
+from fedcover.engines.remote.transport import Node, RetryPolicy, Transport, request_all
 from fedcover.errors import FedcoverError
-from fedcover.methods.base import Message, Method, Published, Round, SecureSum, ServerHalf, Task
+from fedcover.members import Federation, two_of_a_name
+from fedcover.methods.base import Message, Method, Round, SumRound, Task
+from fedcover.methods.registry import entry_of, for_real_sites, names
 from fedcover.privacy.statement import Privacy
+from fedcover.site import Site
 
 
 @dataclass
-class Coordinator:
-    """Drives one run.
+class Coordinator(Engine):
+    """Drives one run with sites that are elsewhere.
+
+    It is an engine like any other: ``fedcover.collect(engine=Coordinator(...))``, without sites.
 
     Attributes
     ----------
     transport
-        What carries the letters.
-    run
-        Name of the run; the same again repeats it.
+        What carries the envelopes.
+    run_name
+        Name of the run; the same again repeats it, and costs nothing.
     retry
-        How long to wait.
+        How long to wait, how often to ask again, and how many sites must be there.
     checkpoint
         Where finished rounds are kept; None for nowhere.
     roster
         Public keys of the sites, for secure sums; None adds replies up without one.
-    tell
+    min_survivors
+        The fewest sites that may be left in a secure sum; None for two thirds of them.
+    alpha, certify
+        Of a collection: the levels at which every site personalises it, and how surely.
+    on_progress
         Called with (rounds done, most rounds) after every round.
-    names
+    nodes
         The node of every site that is there.
     missing
         Who is not there, or left, and why, in words.
     traffic
         Rounds and bytes so far, those of an interrupted run included.
+    publication
+        What was published, once it was.
+    informed
+        The sites that have it.
     """
 
     transport: Transport
-    run: str
+    run_name: str
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     checkpoint: Checkpoint | None = None
     roster: Any = None
-    tell: Callable[[int, int], None] = lambda done, most: None
-    names: dict[str, Node] = field(default_factory=dict)
+    min_survivors: int | None = None
+    alpha: tuple[float, ...] = (0.1,)
+    certify: float | None = None
+    on_progress: Callable[[int, int], None] = lambda done, most: None
+    nodes: dict[str, Node] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
     traffic: Traffic = field(default_factory=Traffic)
-    _said: Introductions = field(default_factory=dict)
+    publication: Publication | None = None
+    informed: list[str] = field(default_factory=list)
+    _members: Members = field(default_factory=dict)
+
+    seconds_per_round = 5.0
 
     def __post_init__(self) -> None:
-        checked_run(self.run)
+        checked_run(self.run_name)
 
-    def hello(self, method: str, privacy: Privacy | None) -> Task:
-        """Meets the sites: what everybody may know of them, as a task without targets."""
-        facts = {"method": method, "privacy": None if privacy is None else _budget(privacy)}
-        letters = {node: Envelope("hello", self.run, 0, facts) for node in self._nodes()}
-        replies, refused = exchange(self.transport, letters, self.retry)
-        self.names, self.missing, found = {}, {}, {}
-        for node in letters:
+    def meet(
+        self, sites: Sequence[Site] | None, method: Method | None, privacy: Privacy | None
+    ) -> Federation:
+        """Says hello: who is there, and what everybody may know of them."""
+        if sites is not None:
+            raise FedcoverError(
+                "sites in this process, and an engine whose sites are elsewhere",
+                allowed="no sites with a Coordinator",
+                fix="Leave sites out: those that say hello take part",
+            )
+        if method is None:
+            raise FedcoverError(
+                "method='auto' for sites that are elsewhere",
+                allowed="a method by name: the sites must agree to it before they say who they are",
+                fix="Choose one of " + ", ".join(names()),
+            )
+        name = for_real_sites(entry_of(method).name).name
+        members = self.hello(name, privacy)
+        ordered = [members[name] for name in sorted(members)]
+        if privacy is None or not privacy.secure_sum or self.roster is None:
+            return Federation.of(ordered)
+        n = len(ordered)
+        return Federation.of(ordered, self.min_survivors or -(-2 * n // 3))
+
+    def run(self, method: Method, task: Task, sites: Sequence[Site] | None) -> Outcome:
+        """Both halves of a method to the end; finished rounds are played back, not repeated."""
+        done = self._begin(method, task) if method.most_rounds else 0
+
+        def ask(number: int, asked: Asked) -> Round:
+            if self.checkpoint is not None and number < done:
+                replies = self.checkpoint.replies(number, queries_of(asked), self.traffic)
+                if isinstance(asked, SumRound) and "sum" not in replies:  # kept by version 0.1
+                    replies = {"sum": sum_replies(asked, replies, task.sites)}
+            else:
+                replies = self._round(asked, task, number)
+            self.traffic.rounds = number + 1
+            self.on_progress(number + 1, method.most_rounds)
+            return replies
+
+        return Outcome(drive(method.server(task), ask), self.traffic)
+
+    def finish(self, publication: Publication) -> None:
+        """Sends every site what was published; who has it stands in `informed` afterwards."""
+        self.publication = publication
+        messages = result_message(publication)
+        if self.missing.keys() & set(messages):  # who was lost may be back, and is asked once
+            self.retry = replace(self.retry, resends=0)
+        self.inform(messages, result_header(publication, self.alpha, self.certify))
+
+    def inform(self, messages: Mapping[str, Message], header: Mapping[str, Any]) -> list[str]:
+        """Sends the last messages of a run; the names of the sites that took them."""
+        envelopes = {
+            name: Envelope("finish", self.run_name, self.traffic.rounds, header, message)
+            for name, message in messages.items()
+        }
+        replies, refused = self._exchange(envelopes)
+        for name in envelopes:
+            if name in refused:
+                self.missing[name] = CODES[refused[name]][0]
+            elif name not in replies:
+                self.missing[name] = f"did not take the result {self.retry.description}"
+        self.informed = sorted(replies)
+        return self.informed
+
+    def hello(self, method: str, privacy: Privacy | None) -> Members:
+        """The sites of this run, by what they say of themselves."""
+        header = {"method": method, "privacy": None if privacy is None else asdict(privacy)}
+        envelopes = {node: Envelope("hello", self.run_name, 0, header) for node in self._present()}
+        replies, refused = request_all(self.transport, envelopes, self.retry)
+        self.nodes, self.missing = {}, {}
+        found: Members = {}
+        for node in envelopes:
             if node in refused:
                 self.missing[f"node {node}"] = CODES[refused[node]][0]
             elif node not in replies:
                 self.missing[f"node {node}"] = f"did not answer {self.retry.description}"
-            elif (said := introduction(replies[node].header)) is None:
+            elif (member := introduction(replies[node].header)) is None:
                 self.missing[f"node {node}"] = "said things of itself that cannot be"
-            elif said["name"] in found:
-                raise FedcoverError(
-                    f"two sites are called {said['name']!r}",
-                    allowed="different names",
-                    fix="Rename one",
-                )
+            elif member.name in found:
+                raise two_of_a_name(member.name)
             else:
-                found[said["name"]] = said
-                self.names[said["name"]] = node
+                found[member.name] = member
+                self.nodes[member.name] = node
         if len(found) < self.retry.quorum:
             if refused:
                 node, code = next(iter(refused.items()))
                 raise refused_by(f"node {node}", code)
             raise self._too_few(len(found))
-        self._said = self._federation(found)
-        self.traffic = Traffic(0, dict.fromkeys(self._said, 0), dict.fromkeys(self._said, 0))
-        return together(self._said, privacy)
+        self._members = self._as_begun(found)
+        self.traffic = Traffic.of(tuple(self._members))
+        return self._members
 
-    def _nodes(self) -> list[Node]:
+    def _present(self) -> list[Node]:
         """The nodes, once there are enough: they connect when they like."""
         until = time.monotonic() + self.retry.seconds
         while len(nodes := self.transport.nodes()) < self.retry.quorum:
@@ -110,57 +199,37 @@ class Coordinator:
             time.sleep(0.5)
         return nodes
 
-    def _federation(self, found: Introductions) -> Introductions:
+    def _as_begun(self, found: Members) -> Members:
         """Those that are there; in a run that is repeated, those that it began with."""
         known = self.checkpoint.known() if self.checkpoint is not None else None
         if known is None:
             return found
-        before = as_before(self.run, found, known.get("sites"))
+        before = as_before(self.run_name, found, known.get("sites"))
         for name in sorted(set(found) - set(before)):
             self.missing[name] = "is not of this run, which began without it"
-            del self.names[name]
+            del self.nodes[name]
         for name in sorted(set(before) - set(found)):
             self.missing[name] = "was there when this run began, and is not now"
         return before
-
-    def drive(self, method: Method, task: Task) -> Published:
-        """All rounds of a method; what it publishes."""
-        server = method.server(task)
-        ended, asked = _next(server, None, 0)
-        done = 0 if ended else self._begin(method, task)
-        number = 0
-        while not ended:
-            queries = asked.queries if isinstance(asked, SecureSum) else asked
-            if self.checkpoint is not None and number < done:
-                replies = self.checkpoint.replies(number, queries, self.traffic)
-            else:
-                replies = self._round(asked, queries, task, number)
-            number += 1
-            self.traffic.rounds = number
-            self.tell(number, method.most_rounds)
-            ended, asked = _next(server, replies, number)
-        return asked
 
     def _begin(self, method: Method, task: Task) -> int:
         if self.checkpoint is None:
             return 0
         facts = {
-            "run": self.run,
+            "run": self.run_name,
             "method": repr(method),
-            "sites": self._said,
+            "sites": {name: member.to_facts() for name, member in self._members.items()},
             "levels": task.alphas,
             "targets": [t.name for t in task.targets],
             "seed": task.seed,
-            "threshold": task.fewest,
-            "budget": None if task.privacy is None else _budget(task.privacy),
+            "threshold": task.min_survivors,
+            "budget": None if task.privacy is None else asdict(task.privacy),
         }
         return self.checkpoint.begin(facts)
 
-    def _round(
-        self, asked: Round | SecureSum, queries: Round, task: Task, number: int
-    ) -> dict[str, Message]:
-        before = asdict(self.traffic)
-        if isinstance(asked, SecureSum):
+    def _round(self, asked: Asked, task: Task, number: int) -> dict[str, Message]:
+        before, queries = asdict(self.traffic), queries_of(asked)
+        if isinstance(asked, SumRound):
             replies = {"sum": self._sum(asked, task, number)}
         else:
             replies = self._ask(asked, number)
@@ -171,20 +240,6 @@ class Coordinator:
             )
             self.checkpoint.keep(number, queries, replies, Traffic(1, up, down))
         return replies
-
-    def finish(self, messages: Mapping[str, Message], facts: Mapping[str, Any]) -> list[str]:
-        """Sends every site what was published; the names of those that have it."""
-        letters = {
-            name: Envelope("finish", self.run, self.traffic.rounds, facts, message)
-            for name, message in messages.items()
-        }
-        replies, refused = self._exchange(letters)
-        for name in letters:
-            if name in refused:
-                self.missing[name] = CODES[refused[name]][0]
-            elif name not in replies:
-                self.missing[name] = f"did not take the result {self.retry.description}"
-        return sorted(replies)
 
     def _ask(self, queries: Round, number: int) -> dict[str, Message]:
         """One round: every site must answer in the end."""
@@ -201,24 +256,24 @@ class Coordinator:
                 )
         return replies
 
-    def _sum(self, asked: SecureSum, task: Task, number: int) -> Message:
-        """One round as a secure sum, or added up here where that was asked for."""
+    def _sum(self, asked: SumRound, task: Task, number: int) -> Message:
+        """One round as a secure sum where who looks may see no more; else added up here."""
+        secure = task.privacy is not None and task.privacy.secure_sum
+        if not secure or self.roster is None:
+            return sum_replies(asked, self._ask(asked.queries, number), task.sites)
+        # Secure sums need an extra, and are slow to import: only who makes one asks for it.
         from os import urandom
 
-        from fedcover.engines.base import sum_replies
         from fedcover.engines.remote.secure_rounds import secure_total
-
-        if self.roster is None:
-            return sum_replies(asked, self._ask(asked.queries, number), task.sites)
         from fedcover.securesum import SumSpec
 
         question = next(iter(asked.queries.values()))
         terms = SumSpec(
-            run=f"{self.run}/{number}/{urandom(6).hex()}",
+            run=f"{self.run_name}/{number}/{urandom(6).hex()}",
             sites=tuple(asked.queries),
             shapes=asked.shapes,
-            question=question,
-            threshold=task.noisy,
+            query=question,
+            threshold=task.noise_sites,
         )
         total = secure_total(
             terms,
@@ -241,25 +296,25 @@ class Coordinator:
         self, phase: str, queries: Round, number: int
     ) -> tuple[dict[str, Message], dict[str, str]]:
         """Replies to queries by site, and the codes of those that refused; bytes are counted."""
-        letters = {n: Envelope(phase, self.run, number, {}, q) for n, q in queries.items()}
-        replies, refused = self._exchange(letters)
+        envelopes = {n: Envelope(phase, self.run_name, number, {}, q) for n, q in queries.items()}
+        replies, refused = self._exchange(envelopes)
         out = {}
         for name, reply in replies.items():
             assert reply.payload is not None  # or it would not count as a reply
             out[name] = reply.payload
-            self.traffic.bytes_down[name] += len(letters[name].to_bytes())
+            self.traffic.bytes_down[name] += len(envelopes[name].to_bytes())
             self.traffic.bytes_up[name] += len(reply.to_bytes())
         return out, refused
 
     def _exchange(
-        self, letters: Mapping[str, Envelope]
+        self, envelopes: Mapping[str, Envelope]
     ) -> tuple[dict[str, Envelope], dict[str, str]]:
         """Good replies by site, and codes of refusals; a site without a node is silent."""
-        by_node = {node: name for name, node in self.names.items() if name in letters}
-        asked = {node: letters[name] for node, name in by_node.items()}
-        replies, refused = exchange(self.transport, asked, self.retry)
+        by_node = {node: name for name, node in self.nodes.items() if name in envelopes}
+        asked = {node: envelopes[name] for node, name in by_node.items()}
+        replies, refused = request_all(self.transport, asked, self.retry)
         found = {by_node[node]: reply for node, reply in replies.items()}
-        return {n: found[n] for n in letters if n in found}, {
+        return {n: found[n] for n in envelopes if n in found}, {
             by_node[node]: code for node, code in refused.items()
         }
 
@@ -270,26 +325,3 @@ class Coordinator:
             allowed=f"at least {self.retry.quorum}, the quorum",
             fix="Start the others, wait for them, or lower the quorum",
         )
-
-
-def _next(server: ServerHalf, replies: Round | None, number: int) -> tuple[bool, Any]:
-    """Whether the protocol has ended, with what; else what it asks next."""
-    try:
-        return False, next(server) if replies is None else server.send(replies)
-    except StopIteration as end:
-        return True, end.value
-    except FedcoverError:
-        raise
-    except Exception as error:  # replies come from other people's machines
-        if replies is None:
-            raise
-        raise FedcoverError(
-            f"the replies of round {number} cannot be worked with ({type(error).__name__})",
-            allowed="replies that fit the queries",
-            fix="Check that server and sites run the same version of fedcover; one of the sites "
-            "may send wrong numbers",
-        ) from error
-
-
-def _budget(privacy: Privacy) -> dict[str, Any]:
-    return {k: getattr(privacy, k) for k in ("epsilon", "delta", "unit", "relation", "view")}

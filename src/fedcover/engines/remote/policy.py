@@ -3,43 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fedcover import checks
 from fedcover.engines.remote.codes import Refusal
 from fedcover.errors import BudgetError, FedcoverError
-from fedcover.methods.dp_fedcp.method import DPFedCP
-from fedcover.methods.exponential import ExponentialMechanism
-from fedcover.methods.pooled import EstimatedWeights, Pooled
-from fedcover.methods.quantile_average import QuantileAverage
-from fedcover.methods.quantile_of_quantiles import QuantileOfQuantiles
-from fedcover.methods.sketch.method import Sketch
-from fedcover.methods.tdigest import TDigest
+from fedcover.methods import registry
 from fedcover.privacy import accounting
 from fedcover.privacy.events import Event, GaussianRelease
 from fedcover.privacy.ledger_entries import TOLERANCE, LedgerState, merged
 from fedcover.privacy.statement import Privacy
-
-METHODS: dict[str, tuple[Any, tuple[str, ...]]] = {
-    "sketch": (Sketch(), ("sketch",)),
-    "dp-fedcp": (
-        DPFedCP(),
-        ("counts", "mass", "totals", "steps"),
-    ),
-    "pooled": (Pooled(), ("scores",)),
-    "estimated-weights": (EstimatedWeights(), ("scores",)),
-    "quantile-average": (QuantileAverage(), ("own-quantiles",)),
-    "t-digest": (TDigest(), ("t-digest",)),
-    "quantile-of-quantiles": (QuantileOfQuantiles(), ("ranked-scores",)),
-    "exponential-mechanism": (ExponentialMechanism(), ("scores",)),
-}
-"""Site halves by the names that rules use, with the queries that belong to each. A site half needs
-none of its method's options: every query carries what it needs."""
-
-ALLOWED = ("sketch", "dp-fedcp")
-"""What a site allows unless told otherwise: methods under which no score leaves it."""
-
 
 MOST_ANNOUNCED = 100.0
 """ε of a run beyond which its noise is not worked out: more is as good as none."""
@@ -52,7 +26,7 @@ class SitePolicy:
     Parameters
     ----------
     methods
-        Methods it takes part in, by name; those that pool scores must be named.
+        Methods it takes part in, by name; those that send raw scores must be named.
     exact
         Whether it answers without a privacy budget: exact counts then leave it.
     least_sum
@@ -62,14 +36,14 @@ class SitePolicy:
         what it likes.
     """
 
-    methods: tuple[str, ...] = ALLOWED
+    methods: tuple[str, ...] = field(default_factory=registry.usual_names)
     exact: bool = False
     least_sum: int = 3
     most_epsilon: float = 10.0
 
     def __post_init__(self) -> None:
         for name in self.methods:
-            checks.choice(name, "methods", list(METHODS))
+            registry.named(name)
         checks.flag(self.exact, "exact")
         checks.whole(self.least_sum, "least_sum", 2)
         checks.real(self.most_epsilon, "most_epsilon", 0, float("inf"))
@@ -149,13 +123,16 @@ def check_remaining_budget(state: LedgerState, announced: Privacy, run: str) -> 
         )
 
 
-def method_of(kind: str, allowed: str) -> Any:
-    """The site half for a query, which must belong to the method of the run."""
-    method, kinds = METHODS[allowed]
-    if kind not in kinds:
+def site_half(kind: str, allowed: str) -> type[Any]:
+    """The class that answers a query, which must belong to the method of the run.
+
+    A site half needs none of its method's options: every query carries what it needs.
+    """
+    entry = registry.named(allowed)
+    if kind not in entry.queries:
         raise FedcoverError(
             f"query {kind!r:.40} in a run of {allowed}",
-            allowed=", ".join(kinds),
+            allowed=", ".join(entry.queries) or "no query",
             fix="Server and site run different versions of fedcover",
         )
-    return method
+    return entry.method

@@ -4,26 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fedcover import checks
 from fedcover.calibration import Calibration, Cost, privacy_facts, privacy_from
-from fedcover.engines.remote.policy import METHODS
+from fedcover.engines.base import Publication
 from fedcover.errors import FedcoverError
-from fedcover.fit import calibration_of
-from fedcover.methods.base import Fit
+from fedcover.fit import Fit, Provenance, calibration_of
+from fedcover.methods import registry
+from fedcover.methods.base import Target, Task, checked_certify
+from fedcover.methods.registry import entry_of
 from fedcover.methods.sketch.file import from_bytes, to_bytes
 from fedcover.methods.sketch.result import SketchResult
 from fedcover.position import TOP
-from fedcover.privacy.statement import PrivacyStatement
 from fedcover.site import Site
 from fedcover.wire import Message
 
 ARRAYS = {"positions": np.int64, "ratios": np.float64, "records": np.float64, "unseen": np.float64}
 NUMBERS = ("total", "available")
+
+
+def result_message(publication: Publication) -> dict[str, Message]:
+    """What was published, for each site that makes a calibration of it."""
+    published = publication.published
+    if isinstance(published, SketchResult):
+        return dict.fromkeys(publication.task.sites, sketch_message(published))
+    own = {t.members[0]: t.name for t in publication.task.targets if len(t.members) == 1}
+    if not publication.method.most_rounds:  # nothing was asked: every site is on its own
+        return dict.fromkeys(own, Message("alone"))
+    return {site: fit_message(published[target]) for site, target in own.items()}
 
 
 def sketch_message(sketch: SketchResult) -> Message:
@@ -40,32 +51,23 @@ def fit_message(fit: Fit) -> Message:
     return Message("fit", arrays, numbers)
 
 
-def fit_facts(
-    method: str,
-    label: str,
-    statement: PrivacyStatement | None,
-    cost: Cost,
-    n_sites: int,
-    options: Mapping[str, Any] | None = None,
+def result_header(
+    publication: Publication, alpha: tuple[float, ...], certify: float | None
 ) -> dict[str, Any]:
-    """What a site needs to know besides its fit.
-
-    Parameters
-    ----------
-    method, label
-        Name of the method by which rules know it, and the one that tables show.
-    statement, cost, n_sites
-        Of the run.
-    options
-        Those of the method, on which its guarantee depends; None for the usual ones.
-    """
+    """What a site needs to know besides; levels of a collection come from the coordinator."""
+    task, method = publication.task, publication.method
+    if isinstance(publication.published, SketchResult):
+        return {"alphas": alpha, "certify": certify}
+    entry = entry_of(method)
     return {
-        "method": method,
-        "label": label,
-        "privacy": privacy_facts(statement),
-        "cost": asdict(cost),
-        "n_sites": n_sites,
-        "options": dict(options or {}),
+        "alphas": task.alphas,
+        "certify": task.certify,
+        "method": entry.name,
+        "label": method.label,
+        "privacy": privacy_facts(publication.statement),
+        "cost": asdict(publication.cost),
+        "n_sites": len(task.sites),
+        "options": {name: getattr(method, name) for name in entry.options},
     }
 
 
@@ -80,7 +82,7 @@ def calibration_from(
     try:
         if message.kind == "sketch-file":
             return _personalised(message, facts, site)
-        return _concluded(message, facts, site)
+        return _finalised(message, facts, site)
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         if isinstance(error, FedcoverError):
             raise
@@ -102,8 +104,31 @@ def _personalised(
     return lambda: sketch.personalise(site, alphas, certify=certify)
 
 
-def _concluded(message: Message, facts: Mapping[str, Any], site: Site) -> Callable[[], Calibration]:
+def _finalised(message: Message, facts: Mapping[str, Any], site: Site) -> Callable[[], Calibration]:
     alphas = checks.alphas(facts["alphas"])
+    method = registry.named(facts["method"]).method(**facts["options"])
+    certify = checked_certify(facts.get("certify"), method)
+    target = Target(site.name, (site.name,))
+    task = Task((site.name,), site.n_classes, alphas, (target,), certify=certify)
+    published = {} if message.kind == "alone" else {site.name: _read_fit(message, alphas, site)}
+    source = Provenance(
+        privacy_from(facts["privacy"]),
+        Cost(**{name: checks.whole(n, name, 0) for name, n in facts["cost"].items()}),
+        checks.whole(facts["n_sites"], "n_sites", 1),
+        site.score,
+        site.temperature,
+        site.label_names,
+    )
+
+    def make() -> Calibration:
+        fit = method.finalise(task, published, target, site)
+        return calibration_of(fit, site.name, alphas, method, source)
+
+    return make
+
+
+def _read_fit(message: Message, alphas: tuple[float, ...], site: Site) -> Fit:
+    """The fit of this site, checked against public facts."""
     shapes = {"positions": (len(alphas), site.n_classes)}
     values: dict[str, Any] = {}
     for name, kind in ARRAYS.items():
@@ -117,21 +142,7 @@ def _concluded(message: Message, facts: Mapping[str, Any], site: Site) -> Callab
         values[name] = checks.real(message.numbers[name], name, 0, np.inf)
     values["available"] = checks.whole(message.numbers["available"], "available", 1)
     counted = message.numbers.get("counted")
-    fit = Fit(**values, counted=None if counted is None else checks.whole(counted, "counted", 0))
-    method = type(METHODS[facts["method"]][0])(**facts["options"])
-    return partial(
-        calibration_of,
-        fit,
-        site.name,
-        alphas,
-        method,
-        privacy_from(facts["privacy"]),
-        Cost(**{name: checks.whole(n, name, 0) for name, n in facts["cost"].items()}),
-        checks.whole(facts["n_sites"], "n_sites", 1),
-        site.score,
-        site.temperature,
-        site.label_names,
-    )
+    return Fit(**values, counted=None if counted is None else checks.whole(counted, "counted", 0))
 
 
 def _strange(what: str) -> FedcoverError:

@@ -23,7 +23,7 @@ from fedcover.engines.remote.envelope import other_version
 from fedcover.errors import FedcoverError
 from fedcover.methods.base import Round
 from fedcover.securesum import Participant, SumSpec, spec
-from fedcover.securesum.client import State
+from fedcover.securesum.state import State
 from fedcover.wire import Message
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class SecureSumSession:
 
     Attributes
     ----------
-    participant, memory
+    participant, state
         The site's identity and its folder.
     round_
         The round of the run that the letter is of; the same when the run is repeated.
@@ -49,7 +49,7 @@ class SecureSumSession:
     """
 
     participant: Participant
-    memory: ClientState
+    state: ClientState
     round_: str
     accept: Callable[[SumSpec], None]
     answered: Callable[[SumSpec], bool]
@@ -68,15 +68,15 @@ class SecureSumSession:
             raise Refusal("agreement", error.given, **facts) from error
 
     def _reply(self, query: Message) -> Message:
-        stage, state = spec.stage_of(query), self.memory.sum_state()
-        terms = SumSpec.of_query(query) if stage == "keys" else _terms(state)
+        stage, state = spec.stage_of(query), self.state.sum_state()
+        terms = SumSpec.of_message(query) if stage == "keys" else _terms(state)
         if terms is not None:  # else nothing is under way: the participant repeats itself, or not
             self._check(terms)
         survivors = self._survivors(query) if stage == "agree" else None
         reply, after = self.participant.answer(query, state, self._numbers)
         if survivors is not None:
-            self.memory.keep_summed(self.round_, survivors)
-        self.memory.keep_sum_state(after)
+            self.state.keep_summed(self.round_, survivors)
+        self.state.keep_sum_state(after)
         return reply
 
     def _check(self, terms: SumSpec) -> None:
@@ -88,8 +88,8 @@ class SecureSumSession:
 
     def _numbers(self, terms: SumSpec) -> Message:
         """The integers of this site, whose company is settled first."""
-        now = {"sites": sorted(terms.sites), "threshold": terms.needed}
-        before = self.memory.summed(self.round_)
+        now = {"sites": sorted(terms.sites), "threshold": terms.threshold}
+        before = self.state.summed(self.round_)
         if before is None:
             if self.answered(terms):
                 raise _refused(
@@ -97,7 +97,7 @@ class SecureSumSession:
                     "numbers that have not left yet, or a memory that knows with whom they were "
                     "summed",
                 )
-            self.memory.keep_summed(self.round_, {**now, "survivors": None})
+            self.state.keep_summed(self.round_, {**now, "survivors": None})
         elif {key: before.get(key) for key in now} != now:
             raise _refused(
                 "the sum of this round among other sites, or with another threshold, than before",
@@ -108,7 +108,7 @@ class SecureSumSession:
     def _survivors(self, query: Message) -> dict[str, Any]:
         """The sites whose sum is to be opened, if they are the same as in an earlier attempt."""
         listed = sorted(spec.read_names(query, "survivors"))
-        before = self.memory.summed(self.round_)
+        before = self.state.summed(self.round_)
         if before is None or before.get("survivors") not in (None, listed):
             raise _refused(
                 "the sum of this round over other sites than before",
@@ -119,7 +119,7 @@ class SecureSumSession:
 
 def _terms(state: bytes | None) -> SumSpec | None:
     """What the sum under way is about."""
-    return None if state is None else State.of_bytes(state).terms
+    return None if state is None else State.of_bytes(state).spec
 
 
 def _refused(given: str, allowed: str) -> Refusal:

@@ -14,13 +14,13 @@ Node = int
 
 
 class Transport(Protocol):
-    """What carries letters."""
+    """What carries envelopes."""
 
     def nodes(self) -> list[Node]:
         """Nodes that can be reached now."""
         ...
 
-    def exchange(self, letters: Mapping[Node, bytes], seconds: float) -> dict[Node, bytes]:
+    def exchange(self, envelopes: Mapping[Node, bytes], seconds: float) -> dict[Node, bytes]:
         """The replies that came in time; those of other nodes are missing."""
         ...
 
@@ -34,7 +34,7 @@ class RetryPolicy:
     seconds
         For the replies of one stage.
     resends
-        How often a letter is sent again to those that did not answer.
+        How often a envelope is sent again to those that did not answer.
     quorum
         How many sites must be there to begin; those that say hello then make up the federation.
     """
@@ -48,14 +48,14 @@ class RetryPolicy:
         return f"within {self.seconds:g} s, asked {self.resends + 1} time(s)"
 
 
-def exchange(
-    transport: Transport, letters: Mapping[Node, Envelope], retry: RetryPolicy
+def request_all(
+    transport: Transport, envelopes: Mapping[Node, Envelope], retry: RetryPolicy
 ) -> tuple[dict[Node, Envelope], dict[Node, str]]:
     """Good replies by node, and the codes of those that refused; the rest did not answer.
 
-    A reply to something else, or one that cannot be, is none: the letter is sent again.
+    A reply to something else, or one that cannot be, is none: the envelope is sent again.
     """
-    waiting = {node: letter.to_bytes() for node, letter in letters.items()}
+    waiting = {node: envelope.to_bytes() for node, envelope in envelopes.items()}
     good: dict[Node, Envelope] = {}
     refused: dict[Node, str] = {}
     for _ in range(retry.resends + 1):
@@ -64,7 +64,7 @@ def exchange(
         for node, data in transport.exchange(waiting, retry.seconds).items():
             if node not in waiting:
                 continue
-            reply = _reply_to(waiting[node], letters[node], data)
+            reply = _reply_to(waiting[node], envelopes[node], data)
             if isinstance(reply, str):
                 refused[node] = reply
             elif reply is not None:
@@ -73,8 +73,8 @@ def exchange(
     return good, refused
 
 
-def _reply_to(sent: bytes, letter: Envelope, data: bytes) -> Envelope | str | None:
-    """The reply, if it is one to this very letter; a code; or None for what is stale or broken."""
+def _reply_to(sent: bytes, envelope: Envelope, data: bytes) -> Envelope | str | None:
+    """The reply to this very envelope; a code; or None for what is stale or broken."""
     try:
         reply = Envelope.of_bytes(data)
     except Refusal as refusal:  # of another version: it could not even say what it replies to
@@ -85,6 +85,6 @@ def _reply_to(sent: bytes, letter: Envelope, data: bytes) -> Envelope | str | No
         return None
     if reply.phase == "refused":
         return known_code(reply.header.get("code"))
-    same = (reply.phase, reply.run, reply.number) == (letter.phase, letter.run, letter.number)
-    whole = reply.payload is not None or letter.phase in ("hello", "finish")
+    same = (reply.phase, reply.run, reply.number) == (envelope.phase, envelope.run, envelope.number)
+    whole = reply.payload is not None or envelope.phase in ("hello", "finish")
     return reply if same and whole else None

@@ -17,6 +17,7 @@ from fedcover.methods.base import Float64, Message, Round, Task
 from fedcover.methods.replies import read_array
 from fedcover.position import Positions, positions, scores_at
 from fedcover.privacy import noise as privacy_noise
+from fedcover.privacy.randomness import Randomness
 from fedcover.site import Site
 
 MOST_STEPS = 1_000_000
@@ -110,7 +111,7 @@ def answer_totals(query: Message, site: Site) -> Message:
     return Message("totals", {"totals": query.arrays["ratios"] @ counts})
 
 
-def answer_steps(query: Message, site: Site) -> Message:
+def answer_steps(query: Message, site: Site, source: Randomness) -> Message:
     """Site half, every round: K gradient steps on the local loss (eq. 15) from q_t."""
     from fedcover.methods.dp_fedcp.steps import local_steps
 
@@ -129,7 +130,9 @@ def answer_steps(query: Message, site: Site) -> Message:
     at, labels = site.sorted_records(int(option["size"]), int(option["seed"]))
     steps = int(option["local_steps"])
     sigma = float(option["noise"])
-    drawn = privacy_noise.gaussian(sigma, (*q.shape, steps)) if sigma else np.zeros((0, 0, 0, 0))
+    drawn = np.zeros((0, 0, 0, 0))
+    if sigma:
+        drawn = privacy_noise.gaussian(sigma, (*q.shape, steps), source)
     end, mean = local_steps(
         scores_at(at),
         labels,

@@ -31,6 +31,7 @@ from fedcover.methods.replies import (
 from fedcover.methods.sketch.method import Sketch
 from fedcover.position import scores_at
 from fedcover.privacy import noise
+from fedcover.privacy.randomness import SYSTEM, Randomness
 from fedcover.site import Site
 
 
@@ -262,16 +263,17 @@ class DPFedCP(ServerMethod):
             for t, target in enumerate(task.targets)
         }
 
-    def answer(self, query: Message, site: Site) -> Message:
+    @classmethod
+    def answer(cls, query: Message, site: Site, source: Randomness = SYSTEM) -> Message:
         match query.kind:
             case "counts":
-                return _counts(query, site)
+                return _counts(query, site, source)
             case "mass":
                 return search.answer(query, site)
             case "totals":
                 return algorithm1.answer_totals(query, site)
             case "steps":
-                return algorithm1.answer_steps(query, site)
+                return algorithm1.answer_steps(query, site, source)
         raise FedcoverError(
             f"query {query.kind!r} is unknown",
             allowed="counts, mass, totals, steps",
@@ -279,10 +281,10 @@ class DPFedCP(ServerMethod):
         )
 
 
-def _counts(query: Message, site: Site) -> Message:
+def _counts(query: Message, site: Site, source: Randomness) -> Message:
     sigma = float(query.numbers["count_noise"])
     reply = counts_reply(site)
     if sigma == 0:
         return reply
-    noisy = site.label_counts + noise.discrete_gaussian(sigma, site.n_classes)
+    noisy = site.label_counts + noise.discrete_gaussian(sigma, site.n_classes, source)
     return Message("counts", {"label_counts": np.maximum(1, noisy)}, {"size": len(site)})

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from secrets import SystemRandom
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from fedcover.position import TOP
 from fedcover.privacy import noise
 from fedcover.privacy.events import Event, ExactRelease, GaussianRelease
 from fedcover.privacy.noise import MOST_SIGMA
+from fedcover.privacy.randomness import SYSTEM, Randomness, sample
 from fedcover.privacy.statement import Privacy
 from fedcover.site import Site
 from fedcover.wire import Message
@@ -119,7 +119,7 @@ def _real(numbers: Mapping[str, int | float], key: str, least: float, most: floa
     return isinstance(value, (int, float, np.number)) and least <= value <= most
 
 
-def answer(query: Message, site: Site) -> Message:
+def answer(query: Message, site: Site, source: Randomness = SYSTEM) -> Message:
     """Site half: counts of the site's records in whole numbers, with whole-number noise."""
     asked = SketchQuery.of(query, site.n_classes)
     if asked.confusion and site.predictions is None:
@@ -130,7 +130,7 @@ def answer(query: Message, site: Site) -> Message:
         )
     at, labels, predicted = site.positions, site.labels, site.predictions
     if 0 < asked.most < len(site):
-        pick = SystemRandom().sample(range(len(site)), asked.most)
+        pick = sample(source, len(site), asked.most)
         at, labels = at[pick], labels[pick]
         predicted = None if predicted is None else predicted[pick]
     out: dict[str, NDArray[Any]] = {}
@@ -141,21 +141,21 @@ def answer(query: Message, site: Site) -> Message:
     else:
         counts = np.bincount(cell, minlength=cells).reshape(asked.n_rows, asked.bins)
         values = factor.measured(counts) if asked.factored else counts
-        out["table"] = _noisy(values * asked.scale, asked.table_sigma)
+        out["table"] = _noisy(values * asked.scale, asked.table_sigma, source)
     totals = np.bincount(labels, minlength=site.n_classes)
-    out["labels"] = _noisy(totals * asked.scale, asked.label_sigma)
+    out["labels"] = _noisy(totals * asked.scale, asked.label_sigma, source)
     if asked.confusion:
         assert predicted is not None
         c = site.n_classes
         pairs = np.bincount(predicted * c + labels, minlength=c * c).reshape(c, c)
-        out["confusion"] = _noisy(pairs * asked.scale, asked.confusion_sigma)
+        out["confusion"] = _noisy(pairs * asked.scale, asked.confusion_sigma, source)
     return Message("sketch", out)
 
 
-def _noisy(values: NDArray[np.int64], sigma: float) -> NDArray[np.int64]:
+def _noisy(values: NDArray[np.int64], sigma: float, source: Randomness) -> NDArray[np.int64]:
     if sigma == 0:
         return values
-    return values + noise.discrete_gaussian(Fraction(sigma), values.shape)
+    return values + noise.discrete_gaussian(Fraction(sigma), values.shape, source)
 
 
 def charges(query: Message, privacy: Privacy, n_sites: int) -> tuple[Event, ...]:

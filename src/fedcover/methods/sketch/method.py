@@ -10,7 +10,7 @@ every α and every query label (`curve`). A site sends arrays of whole numbers:
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Sequence
+from collections.abc import Generator, Hashable, Mapping, Sequence
 from dataclasses import InitVar, dataclass
 from typing import Any, ClassVar
 
@@ -20,8 +20,17 @@ from numpy.typing import NDArray
 from fedcover import checks
 from fedcover.checks import refuse_gone
 from fedcover.errors import FedcoverError
-from fedcover.methods.base import Fit, Message, Round, SecureSum, Target, Task, ask_all, fits_a_sum
-from fedcover.methods.replies import reply_of
+from fedcover.methods.base import (
+    Fit,
+    Message,
+    Parts,
+    Round,
+    SumRound,
+    Target,
+    Task,
+    ask_all,
+    fits_a_sum,
+)
 from fedcover.methods.sketch import client, plan
 from fedcover.methods.sketch.certify import shared_rows, with_certificate
 from fedcover.methods.sketch.client import MOST_CONFUSED
@@ -39,6 +48,7 @@ from fedcover.methods.sketch.personalise import Personal
 from fedcover.methods.sketch.table import Layout, SketchTable, numbered
 from fedcover.privacy import accounting
 from fedcover.privacy.events import Event
+from fedcover.privacy.randomness import SYSTEM, Randomness
 from fedcover.privacy.statement import Privacy, PrivacyStatement
 from fedcover.site import Site
 
@@ -98,9 +108,11 @@ class Sketch:
             object.__setattr__(self, "most_per_site", most)
         checks.flag(self.confusion, "confusion")
 
-    def server(self, task: Task) -> Generator[Round | SecureSum, Round, SketchTable]:
+    def server(self, task: Task) -> Generator[Round | SumRound, Round, SketchTable]:
         layout = self.layout(task)
-        noise = plan.noise_for(task.privacy, layout, task.noisy, self.most_per_site, self.confusion)
+        noise = plan.noise_for(
+            task.privacy, layout, task.noise_sites, self.most_per_site, self.confusion
+        )
         got = yield from self._ask(task, layout, noise)
         present = got.pop("present").tolist()
         return SketchTable(
@@ -136,7 +148,7 @@ class Sketch:
 
     def _ask(
         self, task: Task, layout: Layout, noise: plan.Noise
-    ) -> Generator[Round | SecureSum, Round, dict[str, NDArray[np.int64]]]:
+    ) -> Generator[Round | SumRound, Round, dict[str, NDArray[np.int64]]]:
         """The summed arrays of one query to every site, and which sites are in them."""
         arrays = {"cuts": layout.cut_array, "rows": layout.row_of}
         numbers: dict[str, int | float] = {
@@ -155,34 +167,38 @@ class Sketch:
         }
         if self.confusion:
             shapes["confusion"] = (layout.n_classes, layout.n_classes)
-        if task.privacy is not None and task.privacy.view == "secure-sum":
-            replies = yield SecureSum(asked, shapes)
-            present = replies["sum"].arrays["present"]
-            sums = {key: _whole(replies, "sum", key, shape) for key, shape in shapes.items()}
-            return {**sums, "present": present}
-        replies = yield asked
-        sums = {key: np.zeros(shape, dtype=np.int64) for key, shape in shapes.items()}
-        exact = task.privacy is None
-        for i, name in enumerate(task.sites):
-            parts = {
-                key: _part(replies, name, key, shape, exact, len(task.sites))
-                for key, shape in shapes.items()
-            }
-            if exact:
-                _counts_of(parts, layout, name, self._size(task, i) if task.sizes else None)
-            for key, part in parts.items():
-                sums[key] += part
-        return {**sums, "present": np.arange(len(task.sites))}
+        replies = yield SumRound(asked, shapes, lambda n, r: self._read(task, layout, shapes, n, r))
+        total = replies["sum"]
+        present = total.arrays["present"]
+        return {**{k: _whole(total, "sum", k, s) for k, s in shapes.items()}, "present": present}
+
+    def _read(
+        self,
+        task: Task,
+        layout: Layout,
+        shapes: Mapping[str, tuple[int, ...]],
+        site: str,
+        reply: Message,
+    ) -> Parts:
+        """One site's arrays, where replies are seen one by one; counts without noise must fit."""
+        if task.privacy is not None:
+            return {k: _whole(reply, site, k, s, len(task.sites)) for k, s in shapes.items()}
+        parts = {k: _counts(reply, site, k, s, len(task.sites)) for k, s in shapes.items()}
+        size = self._size(task, task.sites.index(site)) if task.sizes else None
+        _refuse_misfits(parts, layout, site, size)
+        return parts
 
     def _size(self, task: Task, i: int) -> int:
         """How many records a site puts in."""
         assert task.sizes is not None
         return min(task.sizes[i], self.most_per_site or task.sizes[i])
 
-    def answer(self, query: Message, site: Site) -> Message:
-        return client.answer(query, site)
+    @classmethod
+    def answer(cls, query: Message, site: Site, source: Randomness = SYSTEM) -> Message:
+        return client.answer(query, site, source)
 
-    def charges(self, query: Message, privacy: Privacy, n_sites: int) -> tuple[Event, ...]:
+    @classmethod
+    def charges(cls, query: Message, privacy: Privacy, n_sites: int) -> tuple[Event, ...]:
         return client.charges(query, privacy, n_sites)
 
     def statement(self, task: Task) -> PrivacyStatement | None:
@@ -204,7 +220,7 @@ class Sketch:
                 )
         if task.privacy is None:
             return None
-        given = (task.privacy, layout, task.noisy)
+        given = (task.privacy, layout, task.noise_sites)
         plan.refuse_hopeless(
             *given, self._records(task), self.most_per_site, task.alphas, self.confusion
         )
@@ -212,7 +228,7 @@ class Sketch:
         public: tuple[str, ...] = ()
         if task.sizes is not None:
             public = ("the number of records of each site",)
-        return PrivacyStatement(
+        statement = PrivacyStatement(
             **{**vars(task.privacy), "epsilon": accounting.epsilon(events, task.privacy.delta)},
             events=events,
             public=public,
@@ -220,6 +236,7 @@ class Sketch:
             home="the label distribution of a site, from which its thresholds are made at the site "
             "itself: they depend on it without noise",
         )
+        return statement.with_seeded_noise() if task.seeded else statement
 
     def _records(self, task: Task) -> int | None:
         """Records that all sites put in, where that is public."""
@@ -241,36 +258,33 @@ class Sketch:
         return with_certificate(personal.fit(), personal, task.certify, own)
 
 
-def _part(
-    replies: Round, site: str, key: str, shape: tuple[int, ...], exact: bool, sites: int
+def _counts(
+    reply: Message, site: str, key: str, shape: tuple[int, ...], sites: int
 ) -> NDArray[np.int64]:
-    """An array of one site's reply; an exact table may come as a list of occupied cells."""
-    cells = reply_of(replies, site).arrays.get("cells") if exact and key == "table" else None
+    """An array of counts without noise; the table may come as a list of occupied cells."""
+    cells = reply.arrays.get("cells") if key == "table" else None
     if cells is None:
-        return _whole(replies, site, key, shape, sites)
+        return _whole(reply, site, key, shape, sites)
     most = int(np.prod(shape))
     if cells.ndim != 1 or cells.dtype.kind != "u" or (len(cells) and cells.max() >= most):
         raise _cannot_be(site, "cells", f"numbers of cells below {most}")
     return np.bincount(cells, minlength=most).reshape(shape)
 
 
-def _counts_of(
-    parts: dict[str, NDArray[np.int64]], layout: Layout, site: str, size: int | None
-) -> None:
+def _refuse_misfits(parts: Parts, layout: Layout, site: str, size: int | None) -> None:
     """Counts without noise: not negative, of as many records as declared, table like labels."""
     for key, part in parts.items():
         if (part < 0).any() or (size is not None and part.sum() != size):
             raise _cannot_be(site, key, f"counts ≥ 0 that add up to its {size} records")
-    if "table" in parts:
-        by_row = np.bincount(layout.row_of, parts["labels"], layout.rows)
-        if not np.array_equal(by_row, parts["table"].sum(axis=1)):
-            raise _cannot_be(site, "labels", "as many records of a label as in the table")
+    by_row = np.bincount(layout.row_of, parts["labels"], layout.rows)
+    if not np.array_equal(by_row, parts["table"].sum(axis=1)):
+        raise _cannot_be(site, "labels", "as many records of a label as in the table")
 
 
 def _whole(
-    replies: Round, site: str, key: str, shape: tuple[int, ...], sites: int = 1
+    reply: Message, site: str, key: str, shape: tuple[int, ...], sites: int = 1
 ) -> NDArray[np.int64]:
-    array = reply_of(replies, site).arrays.get(key, np.empty(0))
+    array = reply.arrays.get(key, np.empty(0))
     good = array.shape == shape and array.dtype.kind in "iu"
     if not good or not fits_a_sum(array, sites):
         raise _cannot_be(site, key, f"whole numbers of shape {shape} whose sum has 64 bits")

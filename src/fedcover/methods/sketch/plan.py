@@ -76,7 +76,7 @@ def unit_records(privacy: Privacy, most_per_site: int | None) -> int:
 
 def unknown_shares(privacy: Privacy, n_sites: int) -> int:
     """Noise shares that a viewer cannot take off: all but one, because a site knows its own."""
-    return max(1, n_sites - 1) if privacy.view == "secure-sum" else 1
+    return max(1, n_sites - 1) if privacy.secure_sum else 1
 
 
 def noise_for(
@@ -161,7 +161,7 @@ def refuse_hopeless(
     need = math.ceil(records * predicted / (alpha / 2))
     enough = least_epsilon(privacy, *given, alpha)
     raised = f"epsilon={enough:.3g}" if enough else "a larger budget"
-    summed = "" if privacy.view == "secure-sum" else ", view='secure-sum'"
+    summed = "" if privacy.secure_sum else ", view='secure-sum'"
     raise FedcoverError(
         f"{records} records of {layout.rows} labels with epsilon={privacy.epsilon:g}: noise alone "
         f"would move the coverage by ± {predicted:.3f} at alpha={alpha:g}",

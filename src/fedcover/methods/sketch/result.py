@@ -13,7 +13,7 @@ from fedcover import checks
 from fedcover.calibration import Calibration, Cost
 from fedcover.checks import refuse_gone
 from fedcover.errors import FedcoverError
-from fedcover.fit import calibration_of
+from fedcover.fit import Provenance, calibration_of
 from fedcover.methods.base import Fit, checked_certify
 from fedcover.methods.sketch.certify import with_certificate
 from fedcover.methods.sketch.grid import FEWEST_BINS, standard_cuts
@@ -158,11 +158,7 @@ class SketchResult:
             if site is not None:
                 own = site.positions
             fit = with_certificate(fit, personal, confidence, own)
-        return calibration_of(
-            fit,
-            name,
-            alphas,
-            self.method,
+        origin = Provenance(
             self.privacy,
             self.cost,
             len(self.sites),
@@ -170,6 +166,7 @@ class SketchResult:
             self.temperature,
             self.label_names,
         )
+        return calibration_of(fit, name, alphas, self.method, origin)
 
     def __add__(self, other: SketchResult) -> SketchResult:
         """The sketch of both groups of sites; sites must be different, layouts the same."""

@@ -21,6 +21,7 @@ from fedcover.privacy import accounting
 from fedcover.privacy.events import Event
 from fedcover.privacy.ledger import Ledger
 from fedcover.privacy.ledger_entries import TOLERANCE, Budget, merged
+from fedcover.privacy.randomness import SYSTEM, Randomness
 from fedcover.privacy.statement import Privacy
 from fedcover.site import Site
 from fedcover.wire import Message
@@ -36,10 +37,10 @@ class _Charging:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._method, name)
 
-    def answer(self, query: Message, site: Site) -> Message:
+    def answer(self, query: Message, site: Site, source: Randomness = SYSTEM) -> Message:
         if site.name == "rehearsal 0":
             self.events += self._method.charges(query, self._privacy, self._shares)
-        reply: Message = self._method.answer(query, site)
+        reply: Message = self._method.answer(query, site, source)
         return reply
 
 
@@ -60,13 +61,13 @@ def charges_of(run: Run, site: Site, budget: Budget) -> list[Event]:
         score=site.score,
         seed=run.seed,
         sizes=(size,) * n if public else None,
-        fewest=run.fewest(n),
+        min_survivors=run.fewest(n),
     )
     if run.method != "sketch":
         task = replace(task, targets=tuple(Target(name, (name,)) for name in names))
     view = "secure-sum" if run.sums else "server"
     privacy = Privacy(budget.epsilon or 1.0, budget.delta, budget.unit, budget.relation, view)
-    method: Any = _Charging(run.make_method(), privacy, task.noisy if run.sums else 1)
+    method: Any = _Charging(run.make_method(), privacy, task.noise_sites if run.sums else 1)
     InProcess().run(method, task, made_up)
     events: list[Event] = method.events
     return events
@@ -139,7 +140,7 @@ def _sum(run: Run, at_server: bool) -> tuple[bool, str]:
         )
     names = tuple(f"site {i}" for i in range(run.sites))
     terms = SumSpec(run.run, names, {"table": (1,)}, threshold=run.fewest(run.sites))
-    says = f"{terms.needed} of {run.sites} sites must stay to the end"
+    says = f"{terms.threshold} of {run.sites} sites must stay to the end"
     if at_server:
         readable(Path(run.roster))
         roster = read_roster(run.roster)
