@@ -20,6 +20,7 @@ from __future__ import annotations
 import gc
 import os
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -46,6 +47,18 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files of deployments first, those of few tests before others; `.ci/run` keeps that order.
+
+    Such a file takes minutes. Left to itself, pytest-xdist gives out files by their number of
+    tests, and one worker would be busy with deployments long after the other has ended.
+    """
+    size = Counter(item.path for item in items)
+    items.sort(
+        key=lambda item: size[item.path] if item.get_closest_marker("deployment") else len(items)
+    )
 
 
 @contextmanager
