@@ -113,6 +113,7 @@ def test_the_choice_of_own_records_alone(relation):
     assert alone
 
 
+@pytest.mark.slow
 def test_ten_sites_that_dropped_out():
     """The noise of all survivors counts: with a part of it the promise breaks."""
     # From a seed: with fresh noise one run in twelve finds too few violations to be sure.
