@@ -44,16 +44,16 @@ def examine(
     if installed("flwr") is None or installed("cryptography") is None:
         return found  # the rest needs them
     certificates.examine(found, certificate, certificate_key, ca, address)
-    patient = None
+    tested = None
     if node_config is not None:
         config = found.look(
             "--node-config", lambda: (sites.read_config(node_config), "can be read")
         )
-        patient = None if config is None else sites.examine(found, config)
+        tested = None if config is None else sites.examine(found, config)
     if app is not None:
         from fedcover.engines.flower.doctor import app as apps
 
         run = apps.examine(found, app, run_config, at_server=node_config is None)
-        if run is not None and patient is not None:
-            apps.examine_together(found, run, patient)
+        if run is not None and tested is not None:
+            apps.examine_together(found, run, tested)
     return found
