@@ -170,7 +170,7 @@ def _accepted(run: Run, tested: SiteUnderTest) -> tuple[bool, str]:
                 allowed="secure sums at sites with both",
                 fix="Add `key` and `roster` to the node's configuration",
             )
-    return True, "the site's policy allow it"
+    return True, "the site's policy allows it"
 
 
 def _affordable(run: Run, name: str, site: Site, ledger: Ledger) -> tuple[bool, str]:
