@@ -1,0 +1,161 @@
+"""All names without a public path that the fixtures need, in one place.
+
+Where modules move, this file follows; what was written and what was computed stay as they are.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import asdict
+
+import numpy as np
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+
+import fedcover as fc
+from fedcover.engines.flower.run import Run
+from fedcover.engines.flower.site import site_node
+from fedcover.engines.network.letters import Letter
+from fedcover.engines.network.published import sketch_message
+from fedcover.experiments.bytes import seeded_noise
+from fedcover.protocols import wire
+from fedcover.protocols.message import Message
+from tests.network.federation import (
+    BUDGET,
+    OPEN,
+    SKETCH,
+    Net,
+    Server,
+    identity,
+    kind,
+    made,
+    silent,
+)
+
+__all__ = [
+    "BUDGET",
+    "OPEN",
+    "SKETCH",
+    "Message",
+    "Net",
+    "Server",
+    "calibrate",
+    "collect",
+    "decoded",
+    "encoded",
+    "finish_letter",
+    "key_files",
+    "kind",
+    "letter",
+    "letter_of",
+    "made",
+    "node_of",
+    "of_version",
+    "policy_of",
+    "rewritten",
+    "run_of",
+    "silent",
+    "table_of",
+]
+
+
+def calibrate(noise, sites, *given, **options):
+    """`fc.calibrate`, with the privacy noise of a seed."""
+    with seeded_noise(noise, 0):
+        return fc.calibrate(sites, *given, **options)
+
+
+def collect(noise, sites, *given, **options):
+    """`fc.collect`, with the privacy noise of a seed."""
+    with seeded_noise(noise, 0):
+        return fc.collect(sites, *given, **options)
+
+
+def encoded(message):
+    """The bytes of a message."""
+    return wire.encode(message)
+
+
+def decoded(data):
+    """The message in some bytes."""
+    return wire.decode(data)
+
+
+def letter(data):
+    """What stands in a letter: (stage, run, round, facts, message or None)."""
+    one = Letter.of_bytes(data)
+    return one.stage, one.run, one.number, dict(one.facts), one.body
+
+
+def letter_of(stage, run, number, message=None):
+    """The bytes of a letter."""
+    return Letter(stage, run, number, {}, message).to_bytes()
+
+
+def rewritten(data):
+    """A letter, read and written again."""
+    return Letter.of_bytes(data).to_bytes()
+
+
+def finish_letter(run, sketch, alphas):
+    """What a site gets at the end of a run."""
+    facts = {"alphas": list(alphas), "certify": None}
+    return Letter("finish", run, 1, facts, sketch_message(sketch)).to_bytes()
+
+
+def of_version(data, version):
+    """The same letter as another version would write it."""
+    outer = decoded(data)
+    return encoded(Message(outer.kind, outer.arrays, {**outer.numbers, "version": version}))
+
+
+def node_of(text, folder):
+    """The site of a node's configuration, whose files are in a folder."""
+    return site_node(tomllib.loads(text.replace("FOLDER", str(folder))))
+
+
+def policy_of(node):
+    """What a site accepts."""
+    rules = node.rules
+    return {
+        "methods": list(rules.methods),
+        "exact": rules.exact,
+        "least-sum": rules.least_sum,
+        "most-epsilon": rules.most_epsilon,
+    }
+
+
+def run_of(text):
+    """What a run configuration asks for."""
+    run = Run.of(tomllib.loads(text))
+    return {
+        "method": repr(run.make_method()),
+        "known_as": run.known_as,
+        "alphas": list(run.alphas),
+        "privacy": None if run.privacy is None else asdict(run.privacy),
+        "sites": run.sites,
+        "fewest": [run.fewest(n) for n in (3, 4, 6)],
+        "folder": run.folder.as_posix(),
+        "seconds": run.seconds,
+        "resends": run.resends,
+        "seed": run.seed,
+        "certify": run.certify,
+    }
+
+
+def key_files(folder, name, roster):
+    """The key of a site and the roster, as `ssh-keygen` writes them."""
+    private = identity(name).private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    (folder / f"{name}.key").write_bytes(private)
+    form = (Encoding.OpenSSH, PublicFormat.OpenSSH)
+    public = {one: identity(one).public_key().public_bytes(*form).decode() for one in roster}
+    (folder / "roster").write_text("".join(f"{one} {key}\n" for one, key in public.items()))
+
+
+def table_of(published):
+    """The arrays of a table that a run published."""
+    return {"table": np.asarray(published.table), "labels": np.asarray(published.labels)}
