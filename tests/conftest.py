@@ -1,5 +1,16 @@
 """What all tests share: hypothesis profiles, random federations, and methods that listen or lie.
 
+A test is in the fast set, which `python -m pytest` runs in about two minutes on two cores, or bears
+one of four marks (pytestmark at the head of a file, or a decorator):
+
+slow          takes most of a second or more on its own
+deployment    starts real Flower processes, which mostly wait for each other
+figures       draws the figures and pages a user gets, and measures what is on them
+statistical   repeats an experiment many times; stays out of `.ci/run`
+
+`python -m pytest -m "slow or deployment or figures"` is the rest of what `.ci/run` runs, and
+`-m ""` is everything. The fast set covers nine lines in ten of what the whole covers.
+
 HYPOTHESIS_PROFILE=long runs the property and fuzz tests for about an hour with fresh examples; the
 default profile takes seconds and always tries the same ones.
 """
@@ -9,6 +20,7 @@ from __future__ import annotations
 import gc
 import os
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -35,6 +47,18 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files of deployments first, those of few tests before others; `.ci/run` keeps that order.
+
+    Such a file takes minutes. Left to itself, pytest-xdist gives out files by their number of
+    tests, and one worker would be busy with deployments long after the other has ended.
+    """
+    size = Counter(item.path for item in items)
+    items.sort(
+        key=lambda item: size[item.path] if item.get_closest_marker("deployment") else len(items)
+    )
 
 
 @contextmanager

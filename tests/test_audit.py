@@ -64,6 +64,7 @@ def test_the_sketch_at_low_power(relation, view):
     assert "not contradicted" in found.describe()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_runs_side_by_side(relation, view, monkeypatch):
@@ -129,6 +130,7 @@ def test_noise_half_as_large_is_found(monkeypatch):
     assert "CONTRADICTED" in found.describe()
 
 
+@pytest.mark.slow
 def test_the_published_algorithm_is_caught():
     found = audit_paper(runs=1_200_000)
     assert found.claim == 0.9

@@ -447,12 +447,12 @@ def test_claimed_epsilon_inverts_the_paper_noise(
     if delta >= 1 - (1 + math.sqrt(epsilon)) * (1 - sampled / n_sites) ** rounds:
         with pytest.raises(FedcoverError, match="delta is"):
             bounds.theorem_4_4_paper_noise(epsilon, *setting)
-        return
-    noise = bounds.theorem_4_4_paper_noise(epsilon, *setting)
-    found = bounds.theorem_4_4_claimed_epsilon(noise * (1 + 1e-9), *setting)
-    assert found == pytest.approx(epsilon, rel=1e-5)
-    more = bounds.theorem_4_4_claimed_epsilon(2 * noise, *setting)
-    assert more < found
+    else:
+        noise = bounds.theorem_4_4_paper_noise(epsilon, *setting)
+        found = bounds.theorem_4_4_claimed_epsilon(noise * (1 + 1e-9), *setting)
+        assert found == pytest.approx(epsilon, rel=1e-5)
+        more = bounds.theorem_4_4_claimed_epsilon(2 * noise, *setting)
+        assert more < found
 
 
 def test_claimed_epsilon_refuses_where_the_theorem_is_silent() -> None:

@@ -2,16 +2,16 @@
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import fedcover as fc
-from fedcover import cli
-from fedcover.cli.bounds import _advice
+from fedcover.cli.bounds import advice
+from tests.test_cli import names, refused, run, said
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "300")
     rng = np.random.default_rng(0)
     for name, n in (("mercy", 200), ("stjohn", 60)):
         y = rng.integers(0, 4, n)
@@ -19,21 +19,10 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def run(*arguments):
-    return CliRunner().invoke(cli.app, [str(a) for a in arguments])
-
-
-def refused(*arguments):
-    """The message of a command that must fail with an error of ours."""
-    done = run(*arguments)
-    assert isinstance(done.exception, fc.FedcoverError), done.output
-    return str(done.exception)
-
-
 def test_bounds_prints_every_result(folder):
     done = run("bounds", "site-mercy.npz", "site-stjohn.npz", "--target", "stjohn")
     assert done.exit_code == 0, done.output
-    shown = " ".join(done.output.split())
+    shown = said(done)
     for result in ("Theorem 2.1", "Theorem 2.2", "Equation 11", "Theorem 2.4", "Theorem 3.1"):
         assert result in shown
     with_density = run("bounds", "site-mercy.npz", "--target", "mercy", "--density", 0.1, 9)
@@ -43,32 +32,36 @@ def test_bounds_prints_every_result(folder):
 def test_bounds_speaks_of_its_own_options(folder):
     files = ["site-mercy.npz", "site-stjohn.npz"]
     for density in ((2, 3), (0.5, 0.5), (0, 2)):
-        assert "--density" in refused("bounds", *files, "--target", "mercy", "--density", *density)
-    message = refused("bounds", *files, "--target", "nowhere")
-    assert "mercy, stjohn" in message
-    assert "counts" not in message
-    shown = " ".join(run("bounds", *files, "--target", "stjohn").output.split())
+        error = refused("bounds", *files, "--target", "mercy", "--density", *density)
+        assert names(error, "--density")
+    error = refused("bounds", *files, "--target", "nowhere")
+    assert names(error, "'nowhere'")
+    assert "mercy, stjohn" in error.allowed
+    assert "counts" not in str(error)
+    shown = said(run("bounds", *files, "--target", "stjohn"))
     assert "densities" not in shown
-    last = shown[shown.index("The bound on the coverage") :]
-    assert last == (
-        "The bound on the coverage (Theorem 2.4) is dominated by the term 'small sites'; "
-        "what helps: more records at the smallest sites."
-    )
+    sites = [fc.Site.from_file(file, None, fc.scores.APS(), 0) for file in files]
+    assert advice(fc.bounds.federation_bounds(sites, "stjohn", 0.1, 1e-6), "stjohn") in shown
 
 
 def test_bounds_says_what_helps():
+    """The one sentence, whole, and what in it goes by the largest term."""
+
     def rows(main, shift, value=0.5):
         return [
             fc.bounds.BoundRow("Equation 11, repaired", "", value, shift),
             fc.bounds.BoundRow("Theorem 2.4", "", value, main),
         ]
 
-    said = {
+    assert advice(rows("small sites", "target counts"), "m") == (
+        "The bound on the coverage (Theorem 2.4) is dominated by the term 'small sites'; "
+        "what helps: more records at the smallest sites."
+    )
+    helps = {
         "any site": rows("finite sample", "target counts"),
         "frequent at m and rare": rows("largest ratio", "target counts"),
-        "smallest sites": rows("small sites", "target counts"),
         "rarest label": rows("shift distance", "pooled counts"),
         "occur at no site": rows("shift distance", "pooled counts", float("inf")),
     }
-    for words, given in said.items():
-        assert words in _advice(given, "m")
+    for words, given in helps.items():
+        assert words in advice(given, "m")

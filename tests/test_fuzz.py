@@ -116,14 +116,13 @@ def test_scores(kind, first, second, seed, u):
     if kind in ("RAPS", "SAPS"):
         score = only_ours(fc.scores.ALL[kind], penalty=first, **{"k_reg": second}
                           if kind == "RAPS" else {})  # fmt: skip
-    if score is None:
-        return
-    for values in (
-        only_ours(score.of_all, PROBS, seed=seed, u=u),
-        only_ours(score.of_all, PROBS, seed=0),
-        only_ours(score.of_labels, PROBS, second, u=u),
-    ):
-        assert values is None or ((values >= 0) & (values <= 1)).all()
+    if score is not None:
+        for values in (
+            only_ours(score.of_all, PROBS, seed=seed, u=u),
+            only_ours(score.of_all, PROBS, seed=0),
+            only_ours(score.of_labels, PROBS, second, u=u),
+        ):
+            assert values is None or ((values >= 0) & (values <= 1)).all()
 
 
 @given(junk)
@@ -159,10 +158,7 @@ def test_calibrate_sites_and_targets(value):
 @example({"step": 1e308, "rounds": 3})
 def test_dp_fedcp_options(given_options):
     method = only_ours(fc.methods.DPFedCP, **given_options)
-    if method is None:
-        return
-    affordable = method.solver == "search" or method.rounds * method.local_steps <= 10**5
-    if affordable:
+    if method and (method.solver == "search" or method.rounds * method.local_steps <= 10**5):
         found = only_ours(fc.calibrate, SITES, method=method)
         for cal in (found or {}).values():
             assert ((cal.thresholds >= 0) & (cal.thresholds <= 1)).all()
@@ -314,9 +310,7 @@ def test_personalise(label_counts, more):
 @example({"bins": [0, 0.5, 1], "confusion": True}, {"privacy": fc.Privacy(200, 1e-5)})
 def test_sketch_options(given_options, more):
     method = only_ours(fc.methods.Sketch, **given_options)
-    if method is None:
-        return
-    found = only_ours(fc.collect, SITES, method, **more)
+    found = None if method is None else only_ours(fc.collect, SITES, method, **more)
     if found is not None:
         only_ours(found.personalise, [1, 2, 3])
 

@@ -1,6 +1,6 @@
 """fedcover: prediction sets that keep their promise at every site of a federation."""
 
-from fedcover import bounds, diagnostics, engines, labelshift, methods, privacy, scores
+from fedcover import _moved, bounds, diagnostics, engines, labelshift, methods, privacy, scores
 from fedcover.api import calibrate, collect
 from fedcover.calibration import Calibration, Cost
 from fedcover.errors import FedcoverError, FedcoverWarning, FileError
@@ -9,6 +9,8 @@ from fedcover.prediction import PredictionSets
 from fedcover.privacy.statement import Privacy
 from fedcover.quantile import weighted_quantile
 from fedcover.site import Site, softmax
+
+_moved.install()
 
 __version__ = "0.1.0"
 

@@ -22,7 +22,7 @@ from fedcover.demo import data, leaves
 from fedcover.demo.experiment import OURS
 from fedcover.errors import FedcoverError
 
-pytestmark = pytest.mark.xdist_group("demo")
+pytestmark = [pytest.mark.figures, pytest.mark.xdist_group("demo")]
 
 FIGURES = ("coverage", "set-sizes", "scores-by-label", "label-mix")
 VOID = {"meta", "br", "img", "link"}

@@ -26,6 +26,8 @@ from fedcover.experiments.study import Agreement, Row
 from fedcover.privacy.randomness import SeededBytes
 from fedcover.scores import APS
 
+pytestmark = pytest.mark.slow
+
 BUDGET = fc.Privacy(2.0, 1e-5, view="secure-sum")
 
 

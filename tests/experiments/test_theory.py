@@ -14,6 +14,8 @@ from fedcover.experiments.theory import TheoryStudy, means, worst
 
 from .conftest import check_figures
 
+pytestmark = pytest.mark.figures
+
 
 @pytest.fixture(scope="module")
 def draw():

@@ -9,6 +9,8 @@ import fedcover as fc
 from tests.flower.conftest import SITES
 from tests.flower.deployment import until
 
+pytestmark = pytest.mark.deployment
+
 LINES = """
 data = "data/site-NAME.npz"
 state = "state/NAME"

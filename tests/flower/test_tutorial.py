@@ -13,6 +13,8 @@ import pytest
 import fedcover as fc
 from tests.flower.deployment import end, environment, free_ports, marked
 
+pytestmark = pytest.mark.deployment
+
 PAGE = Path(__file__).parents[2] / "docs/flower.md"
 SITES = ("lakeside", "northgate", "harbour")
 

@@ -61,6 +61,7 @@ def share_within_two(repetitions, seed):
     return float(np.mean(within)), len(within)
 
 
+@pytest.mark.slow
 def test_the_stated_error_holds():
     """True share near .95; of 90 draws fewer than 78 are within with chance below 10⁻³."""
     share, n = share_within_two(10, seed=4)

@@ -85,13 +85,10 @@ def test_bad_input_is_refused(counts, target, sizes):
         likelihood_ratio(counts, target, sizes)
 
 
-@pytest.mark.parametrize("counts", [[[1e308, 1e308]], [[5e-324, 1.0]]])
-def test_extreme_counts_give_finite_ratios_or_an_error(counts):
-    try:
-        found = likelihood_ratio(counts, [1, 1])
-    except FedcoverError:
-        return
-    assert np.isfinite(found).all()
+def test_extreme_counts_give_finite_ratios_or_an_error():
+    with pytest.raises(FedcoverError, match="1e\\+100"):
+        likelihood_ratio([[1e308, 1e308]], [1, 1])
+    assert likelihood_ratio([[5e-324, 1.0]], [1, 1]).tolist() == [0, 0.5]
 
 
 def test_effective_size():

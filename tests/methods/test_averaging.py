@@ -83,6 +83,7 @@ def test_one_site_without_the_targets_labels_has_no_say(federation):
     assert cal.thresholds[0, 1] == pytest.approx(expected[0, 1], abs=1e-10)
 
 
+@pytest.mark.slow
 def test_converges_to_the_exact_quantile_when_run_long_enough(federation):
     sites = federation(np.random.default_rng(1), n_sites=2, least=15, most=20)
     exact = fc.calibrate(sites, alpha=0.3, method=fc.methods.EstimatedWeights())["s0"]

@@ -81,6 +81,7 @@ def drawn(far, base, count):
     return np.bincount([draw(far, base) for _ in range(count)], minlength=len(far))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.1, 1, 5])
 def test_draws_have_the_exact_law(epsilon):
     base = base_of(epsilon)
@@ -91,6 +92,7 @@ def test_draws_have_the_exact_law(epsilon):
     assert not chi_square(drawn(far, base, 20_000), 20_000 * np.roll(expected, 1))
 
 
+@pytest.mark.slow
 def test_draws_agree_with_opendp():
     """Gumbel noise on the scores is the exponential mechanism, too."""
     import opendp.prelude as dp

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -85,7 +86,7 @@ def test_epsilon_is_never_below_the_truth(kind, scale):
     """Summed over all pairs of two cells, δ holds at the ε returned, and not just below it."""
     shares = NoiseShares(3.0, 20, 12, kind=kind, scale=scale)
     found = shares.true_epsilon(REPLACE, DELTA)
-    law = distributed._law_of_sum(kind, shares.share_sigma, 12, 9.0)
+    law = distributed.law_of_sum(kind, shares.share_sigma, 12, 9.0)
     here, there = law[: -shares.scale], law[shares.scale :]
     both, moved = np.outer(here, here), np.outer(there, there)
 
@@ -95,23 +96,22 @@ def test_epsilon_is_never_below_the_truth(kind, scale):
     assert delta(found) <= DELTA < delta(found - 2e-3)
 
 
-def test_wide_sums_agree_with_convolution(monkeypatch):
-    """Both are bounds from above; their errors differ."""
-    shares = NoiseShares(SIGMA, 3000, 2000)
-    exact = shares.true_epsilon((1, -2), DELTA)
-    monkeypatch.setattr(distributed, "MOST_CONVOLVED", 1)
-    distributed._epsilon.cache_clear()
-    bound = shares.true_epsilon((1, -2), DELTA)
-    distributed._epsilon.cache_clear()
-    assert exact - 1e-5 < bound < exact + 2e-3
+def test_wide_sums_agree_with_convolution():
+    """Just below the widest sum that is convolved, and just above, to the 1e-4 of the grid."""
+    most = distributed.MOST_CONVOLVED
+    unit = round(most / SIGMA)
+    exact, bound = (
+        NoiseShares(most * factor, 2000, scale=1).true_epsilon((unit, -2 * unit), DELTA)
+        for factor in (1 - 1e-6, 1 + 1e-6)
+    )
+    assert 1.5 < exact - 1e-4 < bound < exact + 2e-3
 
 
 @pytest.mark.parametrize(("sigma", "count"), [(0.8, 2), (0.8, 16), (1.0, 9)])
 def test_the_sum_is_near_a_discrete_gaussian(sigma, count):
     """Largest |log ratio| to N_Z(0, mσ²) is below τ, which `_losses_of_wide` relies on."""
-    z = np.arange(-60, 61)
-    one = np.exp(-(z**2) / (2 * sigma**2))
-    law = distributed._sum_of(one / one.sum(), count, 60)
+    law = distributed.law_of_sum("discrete-gaussian", Fraction(sigma), count, 12)
+    z = np.arange(len(law)) - len(law) // 2
     near = np.exp(-(z**2) / (2 * count * sigma**2))
     middle = np.abs(z) <= 4 * sigma * math.sqrt(count)
     ratio = np.abs(np.log(law[middle] / (near / near.sum())[middle])).max()

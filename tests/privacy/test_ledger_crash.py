@@ -39,6 +39,7 @@ def killed(folder, count):
     return report
 
 
+@pytest.mark.slow
 def test_forty_kills(tmp_path):
     assert "random time" in killed(tmp_path, 40)["at"]
 
@@ -50,17 +51,20 @@ def test_two_hundred_kills_at_every_write_point(tmp_path):
     assert len(places) == report["ways"] >= 8  # every step, every system call of SQLite
 
 
+@pytest.mark.slow
 def test_the_witness_notices_a_ledger_that_answers_before_it_writes(tmp_path):
     problems = crash("leaky", tmp_path, 12)["problems"]
     assert any("is lost" in problem for problem in problems)
 
 
+@pytest.mark.slow
 def test_killed_while_a_ledger_is_made(tmp_path):
     report = crash("creation", tmp_path, 12)
     assert report["problems"] == []
     assert report["kills"] >= 8
 
 
+@pytest.mark.slow
 def test_a_full_disk_at_every_write(tmp_path):
     report = crash("full-disk", tmp_path, 0)
     assert report["problems"] == []
@@ -69,6 +73,7 @@ def test_a_full_disk_at_every_write(tmp_path):
     assert report["calls"][-2:] == ["unlink", "openDirectory"]
 
 
+@pytest.mark.slow
 def test_eight_processes_never_exceed_the_budget(tmp_path):
     report = crash("together", tmp_path, 8)
     assert report["problems"] == []

@@ -7,6 +7,7 @@ fail a right sampler with probability 1e-6.
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError
+from fractions import Fraction
 from itertools import combinations
 
 import numpy as np
@@ -63,20 +64,37 @@ def test_a_sampler_takes_its_bytes_from_the_source_alone(name):
     assert np.asarray(sampler(SYSTEM)).tolist() != np.asarray(sampler(SYSTEM)).tolist()
 
 
-def test_candidates_that_need_further_digits_take_them_from_the_source():
-    law = noise._law(noise.Fraction(3))
-    slow = noise._Law(**(vars(law) | {"tiny": True}))
-    number = [noise._Uniform(0, 0, SeededBytes(3)) for _ in range(2)]
-    for one in number:
-        one.more()
-    assert number[0].digits == number[1].digits != 0
-    assert len({noise._candidates(slow, 900, SeededBytes(3)).tobytes() for _ in range(2)}) == 1
-    tight = (noise._poisson_table(noise.Fraction(7, 2), 63)[1][3] >> 40, 23)  # leaves cells open
-    settled = [
-        [noise._settle_poisson(noise.Fraction(7, 2), noise._Uniform(*tight, source)) for _ in "ab"]
-        for source in (SeededBytes(3), SeededBytes(3))
-    ]
-    assert settled[0] == settled[1]
+class Watched:
+    """Hands out the bytes given; all that is asked for afterwards is 0, and counted."""
+
+    def __init__(self, first=b""):
+        self.first, self.further = first, 0
+
+    def take(self, count):
+        if self.first:
+            out, self.first = self.first, b""
+            return out
+        self.further += count
+        return bytes(count)
+
+
+@pytest.mark.parametrize("unclear", ["size", "kept"])
+def test_a_candidate_on_a_boundary_takes_further_digits_from_the_source(unclear):
+    """One in 10,000 or fewer does, so it is put there."""
+    source, law = Watched(), noise._law(Fraction(1, 2))
+    size = (
+        noise.exp_bounds(Fraction(1), 32)[0] if unclear == "size" else 2**32 - 1
+    )  # 2³² - 1: Z = 0
+    kept = noise.exp_bounds(Fraction(1, 4), 31)[0] if unclear == "kept" else 0  # e^{-σ²/2}
+    noise._settle(law, size, 0, kept, source)
+    assert source.further == 8
+
+
+def test_a_poisson_number_on_a_boundary_takes_further_digits_from_the_source():
+    mean = Fraction(7, 2)
+    source = Watched(np.array([noise._poisson_table(mean, 63)[1][3]], np.int64).tobytes())
+    noise._poisson(mean, 1, source)
+    assert source.further == 8
 
 
 def test_tables_that_are_kept_hold_nothing_of_the_source():

@@ -21,7 +21,7 @@ def test_a_declared_number_of_records_that_is_not_so_is_noticed(net):
     net.fault = lambda name, letter, answer: (
         with_facts(answer(), records=10) if (name, letter.phase) == ("s1", "hello") else answer()
     )
-    with pytest.raises(fc.FedcoverError, match=r"'s1' answered 'table'.* add up to its 10 records"):
+    with pytest.raises(fc.FedcoverError, match=r"'s1' answered 'table'.* 10 records"):
         exact(net).go()
 
 
@@ -43,8 +43,8 @@ def test_a_site_that_says_odd_things_of_itself_is_left_out(net, key, value):
     )
     server = exact(net, quorum=3)
     assert server.go().sites == ("s0", "s2", "s3")
-    assert server.coordinator.missing == {"node 1": "said things of itself that cannot be"}
-    with pytest.raises(fc.FedcoverError, match="3 sites are there; node 1 said things of itself"):
+    assert set(server.coordinator.missing) == {"node 1"}
+    with pytest.raises(fc.FedcoverError, match=r"3 sites .* node 1 said"):
         exact(net).go()
 
 

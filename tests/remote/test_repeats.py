@@ -62,10 +62,10 @@ def test_with_other_survivors_it_is_refused_and_nothing_is_opened(net):
     before, opened = net.heads(), len(net.asked("unmask"))
     net.fault = silent("s3", stage="masked")
     found = refused(net)
-    assert "repeated with the same sites, or under a new name and with new budget" in str(found)
+    assert "under a new name" in str(found)
     assert len(net.asked("unmask")) == opened
     assert net.heads() == before
-    assert "the sum of this round over other sites than before" in net.log("s0")
+    assert "over other sites than before" in net.log("s0")
 
 
 @pytest.mark.parametrize("stage", ["agree", "unmask"])
@@ -207,7 +207,7 @@ def test_a_site_that_was_never_asked_to_agree_does_not_enter_a_second_sum(tmp_pa
     assert one.sites == tuple(first)
     two = lying.sum("a/0/two", ["s0", "s4", "s5", "s6"], lambda s: ("a", 0), {("agree", "s0")})
     assert two.sites == ("s4", "s5", "s6")
-    assert "among other sites, or with another threshold, than before" in net.log("s0")
+    assert "with another threshold" in net.log("s0")
 
 
 def test_a_site_that_has_lost_its_memory_and_kept_its_ledger_sends_nothing_again(net):
@@ -216,7 +216,7 @@ def test_a_site_that_has_lost_its_memory_and_kept_its_ledger_sends_nothing_again
         path.unlink()
     net.fault = silent("s3", stage="masked")
     refused(net)
-    assert "numbers that were charged before, of which this site's memory" in net.log("s0")
+    assert "charged before" in net.log("s0")
     net.fault = None
     other = Net(net.folder, budget=fc.privacy.Budget(4.0, 1e-5))
     for path in other.ledgers.values():
@@ -233,13 +233,8 @@ def test_the_server_says_who_has_changed_since_the_run_began(net, tmp_path):
     server = Server(net, checkpoint=tmp_path / "rounds", privacy=SERVER_VIEW)
     first = server.go()
     net.sites[2] = made(3, sizes=[40, 50, 61])[2]
-    with pytest.raises(fc.FedcoverError) as found:
+    with pytest.raises(fc.FedcoverError, match=r"'s2' has other records .* 'november'"):
         server.go()
-    assert str(found.value) == (
-        "site 's2' has other records than when run 'november' began. Allowed: sites as they were: "
-        "their first replies are part of this run. Bring the site's data and configuration back, "
-        "or start under another name."
-    )
     assert same(first, Server(net, privacy=SERVER_VIEW).go())  # the ledger gives the old reply
 
 
@@ -249,7 +244,7 @@ def test_sites_that_were_not_there_at_first_are_left_out_of_a_repeat(tmp_path):
     found = server.go()
     server.net = Net(tmp_path, made(4), budget=BUDGET)
     assert same(found, server.go())
-    assert server.coordinator.missing == {"s3": "is not of this run, which began without it"}
+    assert server.coordinator.missing.keys() == {"s3"}
     assert set(server.coordinator.nodes) == {"s0", "s1", "s2"}
     assert server.net.answers() == {"s0": 1, "s1": 1, "s2": 1, "s3": 0}
 

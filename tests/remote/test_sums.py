@@ -104,7 +104,7 @@ def test_sites_that_come_back_for_the_resend_are_in_the_sum(net):
 @pytest.mark.parametrize("stage", STAGES)
 def test_below_the_threshold_nothing_is_opened(net, stage):
     net.fault = silent("s1", "s2", stage=stage)
-    with pytest.raises(fc.FedcoverError, match=r"2 of 4 sites are left after the stage .*at least"):
+    with pytest.raises(fc.FedcoverError, match=r"2 of 4 sites .*at least 3"):
         Server(net, resends=0).go()
     later = STAGES[STAGES.index(stage) + 1 :]
     assert not any(net.asked(one) for one in later)
@@ -151,8 +151,8 @@ def test_a_card_that_is_swapped_on_the_way_to_the_server_is_noticed(net):
     net.fault = fault
     server = Server(net)
     assert server.go().sites == ("s0", "s2", "s3")
-    assert list(server.coordinator.missing) == ["s1"]
-    assert "did not sign for this run" in server.coordinator.missing["s1"]
+    assert server.coordinator.missing.keys() == {"s1"}
+    assert "'keys'" in server.coordinator.missing["s1"]
 
 
 def test_a_server_that_puts_in_a_key_of_its_own_gets_no_numbers(net):
@@ -175,26 +175,22 @@ def test_a_server_that_puts_in_a_key_of_its_own_gets_no_numbers(net):
     with pytest.raises(fc.FedcoverError, match=r"'s0' does not agree .*\(code 'agreement'\)"):
         Server(net).go()
     assert not net.asked("masked")
-    assert "a key advertisement of 's1' that this site did not sign for this run" in net.log("s0")
+    assert "a key advertisement of 's1'" in net.log("s0")
 
 
 def test_a_site_counts_the_sites_itself_and_refuses_sums_of_too_few(net):
     net.policy = SitePolicy(least_sum=4)
-    with pytest.raises(fc.FedcoverError) as found:
+    with pytest.raises(fc.FedcoverError, match=r"'s0' .*\(code 'size'\).* least-sum"):
         Server(net).go()
-    assert str(found.value) == (
-        "site 's0' does not take part in sums of so few sites (code 'size'). Allowed: an answer of "
-        "every site. Bring more sites, or ask it to lower its least-sum."
-    )
     assert not net.asked("shares")
     assert Server(net, min_survivors=4).go().sites == ("s0", "s1", "s2", "s3")
 
 
 def test_a_site_without_a_key_takes_part_in_no_sum(net, monkeypatch):
     monkeypatch.setattr("tests.remote.federation.Participant", lambda *facts: None)
-    with pytest.raises(fc.FedcoverError, match="'s0' does not agree to this secure sum"):
+    with pytest.raises(fc.FedcoverError, match=r"'s0' .*\(code 'agreement'\)"):
         Server(net).go()
-    assert "a secure sum, at a site without identity and roster" in net.log("s0")
+    assert "without identity and roster" in net.log("s0")
 
 
 def test_a_secure_sum_of_another_version_is_told_from_disagreement(net):
@@ -207,7 +203,7 @@ def test_a_secure_sum_of_another_version_is_told_from_disagreement(net):
         return with_facts(answer(lie.to_bytes()), of=digest(letter.to_bytes()))
 
     net.fault = fault
-    with pytest.raises(fc.FedcoverError, match=r"another version of fedcover \(code 'version'\)"):
+    with pytest.raises(fc.FedcoverError, match=r"\(code 'version'\)"):
         Server(net).go()
 
 
@@ -226,7 +222,7 @@ def test_two_runs_at_once_at_one_site_never_mix(tmp_path, monkeypatch):
 
     net.fault = fault
     first = Server(net)
-    with pytest.raises(fc.FedcoverError, match="does not agree to this secure sum"):
+    with pytest.raises(fc.FedcoverError, match=r"\(code 'agreement'\)"):
         first.go()
     assert np.array_equal(done[0].table, exact_table(net, done[0].sites))
     assert np.array_equal(first.go().table, done[0].table)

@@ -16,6 +16,8 @@ from matplotlib.text import Text
 from fedcover.report import figures, style
 from fedcover.report.estimate import Estimate, over_repetitions
 
+pytestmark = pytest.mark.figures
+
 SITES = ["Lakeside", "Northgate", "Mercy"]
 
 

@@ -22,7 +22,7 @@ from fedcover.report.heat import MOST_COLUMNS, MOST_ROWS, heat, shortened
 from fedcover.report.score_axis import ScoreAxis, score_text
 from tests.report.test_figures import check_texts
 
-pytestmark = pytest.mark.filterwarnings("ignore::fedcover.FedcoverWarning")
+pytestmark = [pytest.mark.figures, pytest.mark.filterwarnings("ignore::fedcover.FedcoverWarning")]
 
 WIDTHS = [style.WIDE, style.NARROW]
 

@@ -20,6 +20,7 @@ from fedcover.methods.base import Task
 from fedcover.methods.sketch import certify as wiring
 from fedcover.methods.sketch import factor
 from fedcover.methods.sketch.result import SketchResult
+from fedcover.privacy.randomness import SYSTEM, SeededBytes
 
 pytestmark = pytest.mark.filterwarnings("ignore::fedcover.FedcoverWarning")
 
@@ -46,14 +47,14 @@ def budget(epsilon, **more):
     return None if epsilon is None else fc.Privacy(epsilon, 1e-5, view="secure-sum", **more)
 
 
-def dropping(some, privacy, present, fewest=10, method=ONE_EDGE):
+def dropping(some, privacy, present, fewest=10, method=ONE_EDGE, source=SYSTEM):
     """A sketch whose secure sum only a part of the sites has reached."""
     task = replace(Task.of(federation_of(some), privacy), min_survivors=fewest)
     server = method.server(task)
     asked = next(server)
     left = {s.name: s for k, s in enumerate(some) if k in present}
     asked = replace(asked, queries={n: asked.queries[n] for n in left})
-    replies = {n: method.answer(q, left[n]) for n, q in asked.queries.items()}
+    replies = {n: method.answer(q, left[n], source) for n, q in asked.queries.items()}
     with pytest.raises(StopIteration) as done:
         server.send({"sum": sum_replies(asked, replies, task.sites)})
     return SketchResult(done.value.value, method.statement(task), Cost(1, 1, 1))
@@ -112,12 +113,15 @@ def test_the_choice_of_own_records_alone(relation):
     assert alone
 
 
+@pytest.mark.slow
 def test_ten_sites_that_dropped_out():
     """The noise of all survivors counts: with a part of it the promise breaks."""
-    rng, privacy = np.random.default_rng(3), budget(0.5)
+    # From a seed: with fresh noise one run in twelve finds too few violations to be sure.
+    rng, source, privacy = np.random.default_rng(3), SeededBytes(3), budget(0.5)
 
     def one(forget=False):
-        sketch = dropping(sites(rng, ALIKE, 20, each=40), privacy, range(10, 20))
+        some = sites(rng, ALIKE, 20, each=40)
+        sketch = dropping(some, privacy, range(10, 20), source=source)
         assert sketch.sites == tuple(f"s{i}" for i in range(10, 20))
         if forget:
             table = sketch.table

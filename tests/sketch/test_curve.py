@@ -371,6 +371,7 @@ def repeated(sizes, privacy, counted, repetitions, method=None):
     return np.array(coverage), float(np.sqrt(np.mean(np.square(stated))))
 
 
+@pytest.mark.slow
 @quiet
 @pytest.mark.parametrize("counted", [None, 40], ids=["shares", "40 labels"])
 @pytest.mark.parametrize("epsilon", [None, 4.0, 1.0])

@@ -27,6 +27,7 @@ from fedcover.position import TOP, distances_at, positions, scores_at
 from .building import SKETCH, budget
 
 
+@pytest.mark.slow
 def test_every_number_of_bins_is_kept_exactly_and_edges_grow():
     """All of them, as anybody may ask for any."""
     for bins in range(FEWEST_BINS, MOST_BINS + 1):

@@ -44,6 +44,7 @@ def same(one, two):
     return all(np.array_equal(getattr(one, k), v) for k, v in vars(two).items())
 
 
+@pytest.mark.slow
 @quiet
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=60))
 def test_labels_and_their_counts_mean_the_same(exact, noisy, labels):
@@ -291,6 +292,7 @@ def test_the_share_of_own_scores_grows_with_their_number(exact, noisy):
         assert shares[-1] == 1
 
 
+@pytest.mark.slow
 @quiet
 @pytest.mark.parametrize("same_data", [True, False], ids=["labels of the scores", "other labels"])
 @pytest.mark.parametrize("inside", [False, True], ids=["not in the sketch", "in the sketch"])
@@ -341,6 +343,7 @@ def test_a_difference_in_the_highest_scores_alone_is_noticed(exact, noisy, alpha
         assert alarms(sketch.personalise(labels=y, local_scores=higher, alpha=alpha))
 
 
+@pytest.mark.slow
 @quiet
 def test_scores_that_look_alike_rarely_raise_the_alarm(noisy):
     """At most 1 in 1000 by chance: 4 or more of 200 then have a probability below 6e-5.

@@ -23,6 +23,7 @@ DRAWS, ALARM = 24, 1e-5
 SMALL = {"most_labels": 10, "most_sites": 10, "records": 5000, "size": 0.1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_mean_and_stated_error_are_true(family):
     cell = Cell.of([trial(w, budget(2)) for w in worlds_of(family, 11, range(DRAWS), **SMALL)])
@@ -108,6 +109,7 @@ def test_a_saturated_population_has_quantiles_below_one():
     assert law.quantile(0.95, np.array([0.0, 1.0])).coverage == pytest.approx(0.95, abs=1 / 800)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", POWERS)
 def test_the_truth_is_what_a_user_sees(family):
     """Coverage by the law beside that of the sets; an error of .01 is more than five deviations."""

@@ -44,14 +44,14 @@ class Simulated:
             rng = np.random.default_rng([2023, r])
             sites = []
             for i, (n, p) in enumerate(zip(self.sizes, self.priors, strict=True)):
-                probs, y = self._records(rng, n, p)
+                probs, y = self.records(rng, n, p)
                 name = f"agent {i + 1}"
                 sites.append(fc.Site.from_probabilities(name, probs, y, self.score, rng))
-            probs, y = self._records(rng, n_test, self.priors[1])
+            probs, y = self.records(rng, n_test, self.priors[1])
             scores = self.score.of_labels(probs, y, rng)
             yield Draw(sites, scores, y, np.full(n_test, 1 / n_test), probs)
 
-    def _records(self, rng, n, prior):
+    def records(self, rng, n, prior):
         y = rng.choice(3, size=n, p=prior)
         x = self.means[y] + rng.normal(size=(n, 2))
         density = np.exp(-((x[:, None] - self.means) ** 2).sum(axis=2) / 2)

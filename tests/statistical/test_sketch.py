@@ -152,7 +152,7 @@ class Truth:
         law = Simulated(score)
         self.scores = []
         for y in range(3):
-            probs, labels = law._records(rng, 100_000, np.eye(3)[y])
+            probs, labels = law.records(rng, 100_000, np.eye(3)[y])
             self.scores.append(np.sort(score.of_labels(probs, labels, rng)))
 
     def coverage(self, cal, mix=Simulated.priors[1]):

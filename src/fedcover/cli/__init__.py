@@ -13,13 +13,12 @@ import fedcover
 from fedcover.cli.audit import audit
 from fedcover.cli.bounds import bounds
 from fedcover.cli.calibrate import calibrate
-from fedcover.cli.collect import collect
+from fedcover.cli.collect import collect, merge
 from fedcover.cli.common import err, out
 from fedcover.cli.demo import demo
 from fedcover.cli.evaluate import evaluate
 from fedcover.cli.flower import flower_app
 from fedcover.cli.ledger import ledger_app
-from fedcover.cli.merge import merge
 from fedcover.cli.personalise import personalise
 from fedcover.cli.predict import predict
 from fedcover.cli.privacy import privacy

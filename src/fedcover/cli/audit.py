@@ -11,8 +11,9 @@ from rich.text import Text
 import fedcover as fc
 from fedcover import checks
 from fedcover.cli.common import err, out
+from fedcover.methods import registry
 
-METHODS = ("sketch", "dp-fedcp", "paper")
+METHODS = (*(e.name for e in registry.entries() if e.audited), "paper")
 
 
 def audit(
@@ -49,7 +50,7 @@ def audit(
 
     checks.choice(method, "method", METHODS)
     literal = method == "paper"
-    wanted = fc.Privacy(
+    privacy = fc.Privacy(
         (0.9 if literal else 1.0) if epsilon is None else epsilon,
         delta,
         relation=relation,
@@ -72,22 +73,22 @@ def audit(
             bar.advance(line, more)
 
         if literal:
-            found = audits.audit_paper(
-                wanted.epsilon, delta, count,
+            result = audits.audit_paper(
+                privacy.epsilon, delta, count,
                 claim=claim, confidence=confidence, seed=seed, progress=done,
             )  # fmt: skip
         else:
-            found = audits.audit_sketch(
-                wanted, count, claim=claim, confidence=confidence, seed=seed, progress=done
+            result = audits.audit_sketch(
+                privacy, count, claim=claim, confidence=confidence, seed=seed, progress=done
             )
-    out.print(Text(f"{found.method}. The accountant says ε = {found.accounted:.4g}."))
-    style = "bold red" if found.contradicted else "green"
-    out.print(Text(f"Verdict: {found.describe()}", style=style))
-    if not found.contradicted:
+    out.print(Text(f"{result.method}. The accountant says ε = {result.accounted:.4g}."))
+    style = "bold red" if result.contradicted else "green"
+    out.print(Text(f"Verdict: {result.describe()}", style=style))
+    if not result.contradicted:
         out.print("An audit can refute a claim; it cannot prove one. The account does that.")
-    if found.lower > found.accounted:
+    if result.lower > result.accounted:
         out.print(
             Text("The accountant is contradicted as well: do not use this method.", "bold red")
         )
-    if found.contradicted or found.lower > found.accounted:
+    if result.contradicted or result.lower > result.accounted:
         raise typer.Exit(1)

@@ -21,10 +21,8 @@ from fedcover.cli.common import (
     error_rates,
     known_target,
     out,
-    read_sites,
-    site_files,
-    site_name,
 )
+from fedcover.cli.files import read_sites, site_files, site_name
 
 HELPS = {
     "target counts": "more labelled records of {target}, or label_counts of {target} from more "
@@ -69,15 +67,14 @@ def bounds(
         shown.add_column(heading, justify="right" if heading == "value" else "left")
     for row in rows:
         value = "-" if row.value is None else f"{row.value:.3g}"
-        remark = row.note.replace("densities=(m, M)", "--density m M")
-        note = "; ".join(t for t in ("says nothing (≥ 1)" if row.vacuous else "", remark) if t)
+        note = "; ".join(t for t in ("says nothing (≥ 1)" if row.vacuous else "", row.note) if t)
         shown.add_row(row.result, row.meaning, value, row.dominant, note)
     out.print(shown)
     out.print("Worst-case bounds from label counts; measured coverage: `fedcover evaluate`.")
-    out.print(Text(_advice(rows, target)))
+    out.print(Text(advice(rows, target)))
 
 
-def _advice(rows: list[BoundRow], target: str) -> str:
+def advice(rows: list[BoundRow], target: str) -> str:
     """One sentence: the largest term of the main result, and which data would make it smaller."""
     by_name = {row.result: row for row in rows}
     main, shift = by_name["Theorem 2.4"], by_name["Equation 11, repaired"]

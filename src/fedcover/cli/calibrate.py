@@ -33,29 +33,16 @@ from fedcover.cli.common import (
     coverages,
     error_rates,
     known_target,
-    make,
     out,
     privacy_budget,
-    read_sites,
     shown_once,
-    site_files,
-    site_name,
     spans,
 )
+from fedcover.cli.files import read_sites, site_files, site_name
 from fedcover.errors import FedcoverError
+from fedcover.methods import registry
 from fedcover.methods.base import checked_certify, under_budget
-
-METHODS: dict[str, type[Any]] = {
-    "dp-fedcp": fc.methods.DPFedCP,
-    "local": fc.methods.Local,
-    "pooled": fc.methods.Pooled,
-    "estimated-weights": fc.methods.EstimatedWeights,
-    "sketch": fc.methods.Sketch,
-    "quantile-average": fc.methods.QuantileAverage,
-    "t-digest": fc.methods.TDigest,
-    "quantile-of-quantiles": fc.methods.QuantileOfQuantiles,
-    "exponential-mechanism": fc.methods.ExponentialMechanism,
-}
+from fedcover.options import make
 
 AUTO = "auto"
 """What leaves the choice between the sketch and DP-FedCP to predicted error and cost."""
@@ -68,7 +55,8 @@ def calibrate(
     method: Annotated[
         str | None,
         typer.Option(
-            help=" or ".join((*METHODS, AUTO)) + "; default dp-fedcp, or sketch to certify."
+            help=" or ".join((*registry.names(), AUTO))
+            + "; default dp-fedcp, or sketch to certify."
         ),
     ] = None,
     option: Annotated[
@@ -142,8 +130,10 @@ def calibrate(
 
 def _method(name: str, option: list[str] | None) -> Any:
     """A method object, or the word that leaves the choice open."""
+    if name.lower() in registry.names(studies=True):
+        registry.for_real_sites(name.lower())  # or the reason why it cannot be used there
     if name.lower() != AUTO:
-        return make({**METHODS, AUTO: None}, name, option, "method")
+        return make({**registry.classes(), AUTO: None}, name, option, "method")
     if option:
         raise FedcoverError(
             f"option {option[0]!r} of method {AUTO}",

@@ -1,4 +1,4 @@
-"""`fedcover collect`."""
+"""`fedcover collect` and `fedcover merge`: one sketch of many sites."""
 
 from __future__ import annotations
 
@@ -18,27 +18,32 @@ from fedcover.cli.common import (
     Delta,
     Epsilon,
     Files,
+    Gone,
     Logits,
     Relation,
+    Report,
     ScoreOption,
     Seed,
     Unit,
     View,
-    make,
     out,
     privacy_budget,
     score_named,
+)
+from fedcover.cli.files import (
+    check_outputs,
+    load_sketch,
+    merged,
+    no_sketches,
+    read_label_file,
     site_files,
     site_name,
 )
-from fedcover.cli.labelfile import read_label_file
-from fedcover.cli.sketchfile import load_sketch, merged, no_sketches, outputs
 from fedcover.errors import FedcoverError
 from fedcover.inputs import listed
+from fedcover.options import make
 
 OutSketch = Annotated[Path, typer.Option("--out", help="The sketch to write, an .npz.")]
-Gone = Annotated[str | None, typer.Option(hidden=True)]
-Report = Annotated[Path | None, typer.Option(help="Also write a page with figures, an .html file.")]
 
 
 def collect(
@@ -94,7 +99,7 @@ def collect(
     refuse_gone(mode=mode)
     privacy = privacy_budget(epsilon, delta, unit, relation, view)
     files = site_files(files)
-    outputs({".npz": out_file, ".html": report}, no_sketches(files))
+    check_outputs({".npz": out_file, ".html": report}, no_sketches(files))
     base = merged(merge) if merge else None
     if base is None:
         by_label = read_label_file(groups) if groups else None
@@ -130,6 +135,30 @@ def collect(
         write(report, sketch, out_file, sites, named)
         out.print(Text(f"Report: {report}. It shows the sites' records without noise."))
     _next(files, out_file)
+
+
+def merge(
+    sketches: Annotated[list[Path], typer.Argument(help="Sketches written by `collect`.")],
+    out_file: OutSketch,
+    report: Report = None,
+) -> None:
+    """Add up sketches of different sites; nothing is sent, and no budget is spent."""
+    check_outputs({".npz": out_file, ".html": report}, [])
+    sketches = site_files(sketches)
+    if len(sketches) < 2:
+        raise FedcoverError(
+            f"{len(sketches)} sketch is given",
+            allowed="two or more",
+            fix="fedcover merge north.npz south.npz --out all.npz, for example",
+        )
+    sketch = merged(sketches)
+    sketch.save(out_file)
+    show(sketch, out_file)
+    if report is not None:
+        from fedcover.report.sketch import write
+
+        write(report, sketch, out_file)
+        out.print(Text(f"Report: {report}"))
 
 
 def show(sketch: fc.SketchResult, path: Path) -> None:

@@ -13,7 +13,8 @@ from rich.text import Text
 
 import fedcover as fc
 from fedcover._io.writing import output_file, replacing
-from fedcover.cli.common import Logits, PredictSeed, load_calibration, out, outputs_for
+from fedcover.cli.common import Logits, PredictSeed, out
+from fedcover.cli.files import load_calibration, outputs_for
 from fedcover.diagnostics import Coverage, coverage_tails
 
 

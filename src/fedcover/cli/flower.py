@@ -76,21 +76,21 @@ def doctor(
             allowed="both, to see whether they belong together",
             fix="Give the certificate too",
         )
-    found = examination.examine(
+    findings = examination.examine(
         app, run_config or [], node_config, certificate, certificate_key, ca, address
     )
     shown = Table(show_lines=False)
     shown.add_column("")
     shown.add_column("what", no_wrap=True)
     shown.add_column("found")
-    for line in found.lines:
+    for line in findings.lines:
         mark = Text("✓", "green") if line.good else Text("✗", "bold red")
         text = Text(line.says)
         if not line.good:
             text.append(f"\nWhat to do: {line.fix}", "yellow")
         shown.add_row(mark, Text(line.what), text)
     out.print(shown)
-    wrong = sum(not line.good for line in found.lines)
+    wrong = sum(not line.good for line in findings.lines)
     if wrong:
         out.print(Text(f"{wrong} thing{'s' * (wrong > 1)} to put right before a run."))
         raise typer.Exit(1)

@@ -11,8 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from fedcover._io.facts import digest
+from fedcover._io.writing import replacing
 from fedcover.cli.common import out
-from fedcover.errors import FedcoverError, FileError
+from fedcover.errors import FedcoverError
 from fedcover.privacy.ledger import Ledger
 from fedcover.privacy.ledger_entries import Budget, Entry, LedgerState
 
@@ -86,16 +87,8 @@ def export(
 ) -> None:
     """A statement for the data-protection officer, with every entry and its hash; no replies."""
     state = Ledger(path).state()
-    part = out_file.with_name(out_file.name + ".part")
-    try:
-        part.write_text(json.dumps(_report(state), indent=1, ensure_ascii=False), encoding="utf-8")
-        part.replace(out_file)
-    except OSError as error:
-        raise FileError(
-            f"{out_file} cannot be written ({error.strerror})",
-            allowed="a file in a folder that can be written to",
-            fix="Choose another --out",
-        ) from None
+    with replacing(out_file) as file:
+        file.write(json.dumps(_report(state), indent=1, ensure_ascii=False))
     out.print(Text(state.describe()))
     out.print(Text(f"{len(state.entries)} entries written to {out_file}, the last is {state.head}"))
 

@@ -14,23 +14,30 @@ from rich.text import Text
 
 import fedcover as fc
 from fedcover.checks import refuse_gone
-from fedcover.cli.collect import Gone, Report
 from fedcover.cli.common import (
     Alpha,
     Certify,
+    Gone,
     Logits,
+    Report,
     Seed,
     coverage_note,
     coverages,
     error_rates,
     out,
-    outputs_for,
     shown_once,
-    site_name,
     spans,
 )
-from fedcover.cli.labelfile import LabelFile, numbers, read_label_file
-from fedcover.cli.sketchfile import load_sketch, no_sketches, outputs
+from fedcover.cli.files import (
+    LabelFile,
+    check_outputs,
+    load_sketch,
+    no_sketches,
+    numbers,
+    outputs_for,
+    read_label_file,
+    site_name,
+)
 from fedcover.errors import FedcoverError, FileError
 from fedcover.methods.base import checked_certify
 from fedcover.methods.sketch.mix import mix_of
@@ -81,7 +88,7 @@ def personalise(
     levels = error_rates(alpha)
     checked_certify(certify, fc.methods.Sketch())
     inputs = [p for p in (sketch, site, counts_file, unlabelled, source) if p is not None]
-    outputs({".json": out_file, ".html": report}, inputs)
+    check_outputs({".json": out_file, ".html": report}, inputs)
     _consistent(site, counts, counts_file, unlabelled, source, use_own_scores)
     name = checked_name(name or _name(site or unlabelled), "name")
     by_hand = None if counts is None else numbers(counts.split(","), "--counts")

@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from fedcover._io.writing import output_file
-from fedcover.cli.common import Logits, PredictSeed, load_calibration, out, outputs_for
+from fedcover.cli.common import Logits, PredictSeed, out
+from fedcover.cli.files import load_calibration, outputs_for
 
 
 def predict(

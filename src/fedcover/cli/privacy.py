@@ -154,7 +154,7 @@ def number(epsilon: float) -> str:
 
 def _sizes(text: str) -> list[int]:
     """The sizes behind 10x3950,500: ten sites of 3950 and one of 500."""
-    found: list[int] = []
+    sizes: list[int] = []
     for part in text.split(","):
         times, cross, size = part.strip().partition("x")
         digits = (times, size) if cross else ("1", times)
@@ -164,5 +164,5 @@ def _sizes(text: str) -> list[int]:
                 allowed="whole numbers with commas between, repeated as 10x3950",
                 fix="Write --sizes 10x3950,500, for example",
             )
-        found += [int(digits[1])] * min(int(digits[0]), checks.MOST_CLASSES)
-    return found
+        sizes += [int(digits[1])] * min(int(digits[0]), checks.MOST_CLASSES)
+    return sizes

@@ -232,7 +232,7 @@ def _is_wide(kind: str, share: Fraction, count: int) -> bool:
 
 def _losses_of_narrow(kind: str, share: Fraction, count: int, reach: float, move: int) -> _Losses:
     """From the law itself, of which nothing is over- and little underestimated but by rounding."""
-    law = _law_of_sum(kind, share, count, reach)
+    law = law_of_sum(kind, share, count, reach)
     error = 1e-11 + count * 1e-14  # relative, of each probability
     if move >= len(law):
         return _Losses(np.zeros(0), np.zeros(0), 1.0)
@@ -244,7 +244,7 @@ def _losses_of_narrow(kind: str, share: Fraction, count: int, reach: float, move
 
 
 @lru_cache(maxsize=8)
-def _law_of_sum(kind: str, share: Fraction, count: int, reach: float) -> Floats:
+def law_of_sum(kind: str, share: Fraction, count: int, reach: float) -> Floats:
     """P(Σ = z) for |z| up to `reach` standard deviations."""
     sigma = float(share)
     end = math.ceil(reach * max(sigma * math.sqrt(count), 2.0))

@@ -285,7 +285,8 @@ def _poisson_table(mean: Fraction, bits: int) -> tuple[int, list[int]]:
 
 def _poisson(mean: Fraction, count: int, source: Randomness) -> Ints:
     first, table = _poisson_table(mean, 63)
-    cuts = np.array([-4, *table[:-1], 2**63 - 1])  # beyond the last cut nothing is clear
+    # Tables end in 2⁶³, with which all cuts would be rounded floats. Past the last none is clear.
+    cuts = np.array([-4, *(min(cut, 2**63 - 1) for cut in table[:-1]), 2**63 - 1], dtype=np.int64)
     uniform = np.frombuffer(source.take(8 * count), np.uint64).view(np.int64) & (2**63 - 1)
     place = np.minimum(np.searchsorted(cuts[1:], uniform, side="right"), len(cuts) - 2)
     clear = (uniform >= cuts[place] + 2) & (uniform < cuts[place + 1] - 2)
