@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcover._io.writing import part_of
 from fedcover.errors import FedcoverError, FileError
 from fedcover.experiments.study import Row
 
@@ -87,9 +88,8 @@ def save(results: Results, path: Path) -> None:
     parquet, arrow = pyarrow_modules()
     table = arrow.table({n: arrow.array(c.tolist()) for n, c in results.columns.items()})
     meta = {KEY: json.dumps(results.facts).encode()}
-    part = path.with_name(path.name + ".part")
-    parquet.write_table(table.replace_schema_metadata(meta), part)
-    part.replace(path)
+    with part_of(path) as part:
+        parquet.write_table(table.replace_schema_metadata(meta), part)
 
 
 def load(path: Path) -> Results:

@@ -18,6 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from fedcover._io.writing import write
 from fedcover.report import style
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ def write_page(
     text = pages.get_template("page.html.j2").render(
         title=title, lead=lead, sections=sections, facts=facts, kicker=kicker, footer=footer
     )
-    Path(path).write_text(text, encoding="utf-8")
+    write(path, text)
 
 
 def _unbroken(text: str) -> str:
