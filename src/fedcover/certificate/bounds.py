@@ -1,4 +1,7 @@
-"""Bounds that hold with a stated probability: by betting, and by the binomial law."""
+"""Bounds that hold with a stated probability: by betting, and by the binomial law.
+
+Steps are those of the proof in docs/certificate.md.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,8 @@ def surely_present(totals: Float64, sd: float, beta: float) -> Float64:
     """n_low ≤ n_y for all labels together with probability 1-β, from sub-Gaussian totals."""
     if sd == 0:
         return totals
+    # Sub-Gaussian tail e^(-t²/2σ²), shared evenly among the labels: all bounds hold together. Too
+    # low a bound is safe, as fewer records only weaken the test (steps 4, 10).
     return totals - sd * math.sqrt(2 * math.log(len(totals) / beta))
 
 
@@ -36,15 +41,22 @@ def weights(mass: Float64, present: Float64, variance: Float64, alpha: float) ->
     present
         Lower bounds of the records per label.
     """
+    # Any φ ≥ 0 is valid (step 5): what follows decides how sharp the test is, not whether it is
+    # right.
     g = alpha / 2
     n = np.maximum(present, 1)
     x = mass / n
     with np.errstate(divide="ignore"):
+        # To leading order the expected wealth is highest where (τ²/n)b² + (1/x + g)b = 1, with b =
+        # 1 - e^-φ; the root in the form that loses no digits for small τ.
         a = 1 / x + g
     b = 2 / (a + np.sqrt(a**2 + 4 * variance / n))
+    # Where one miss costs much that order overshoots: b would reach 1 and φ infinity. The two caps
+    # are the limits for large x and for noise that outweighs all n records.
     b = np.minimum(b, 1 - g / (1 + x))
     with np.errstate(divide="ignore"):
         phi = np.minimum(-np.log1p(-b), n * (1 - g) / variance)
+    # A label of which no record is sure is not measured at all: it counts as missed (step 6).
     return np.where((present >= 1) & (mass > 0), phi, 0.0)
 
 
@@ -53,9 +65,12 @@ def shortfall(mass: Float64, present: Float64, phi: Float64, most: Float64 | flo
 
     The function is concave in g, so the maximum is where its slope is 0, or at an end.
     """
+    # φ is about mass/n, so 1 - e^-φ by subtraction would have few digits left.
     b = -np.expm1(-phi)
     n = np.maximum(present, 0)
     with np.errstate(divide="ignore", invalid="ignore"):
+        # Slope zero: n b/(1 - g b) = mass. In closed form, because a search that stopped short of
+        # the maximum would understate it, and the certificate would promise too much.
         at = np.where(phi > 0, 1 / b - n / mass, np.inf)
     g = np.clip(np.where(mass > 0, at, 0.0), 0, most)
     return n * np.log1p(-g * b) + mass * g
@@ -73,14 +88,19 @@ def upper_rates(misses: Float64, variance: Float64, present: Float64, beta: floa
     if not variance.any():
         seen = np.clip(misses, 0, n)
         rest = np.maximum(n - seen, 1e-300)
-        found = np.where(seen < n, betaincinv(seen + 1, rest, 1 - beta), 1.0)
+        # The g at which P(Bin(n, g) ≤ M) = β; where all records are misses, that is 1.
+        rates = np.where(seen < n, betaincinv(seen + 1, rest, 1 - beta), 1.0)
     else:
-        found = np.ones(misses.shape)
+        rates = np.ones(misses.shape)
         for tilt in TILTS:
+            # The bound on P(M + Z ≤ s), set equal to β and solved for g.
             log = (math.log(beta) - tilt * misses - tilt**2 * variance / 2) / n
             rate = -np.expm1(np.minimum(log, 0.0)) / -math.expm1(-tilt)
-            found = np.minimum(found, rate)
-    return np.where(present >= 1, found, 1.0)
+            # Each bound is wrong only for s below a limit of its own, so the lowest is wrong below
+            # the largest limit: one of these events, not their union (step 13).
+            rates = np.minimum(rates, rate)
+    # Without a sure record g may be anything.
+    return np.where(present >= 1, rates, 1.0)
 
 
 def certified_rank(
@@ -99,13 +119,15 @@ def certified_rank(
 
     n = checks.whole(n_records, "n_records", 0)
     levels = checks.alphas(alpha)
+    # A union bound over the levels, so that all hold together.
     beta = (1 - checks.real(confidence, "confidence", 0, 1, open_low=True)) / len(levels)
-    found: list[int | None] = []
+    ranks: list[int | None] = []
     for a in levels:
         k = np.arange(1, n + 1)
         enough = betainc(k, n - k + 1, 1 - a) <= beta  # P(Bin(n, 1-α) ≥ k)
-        found.append(int(np.argmax(enough)) if enough.any() else None)
-    return tuple(found)
+        # The first that is enough; a larger rank would be valid and give larger sets.
+        ranks.append(int(np.argmax(enough)) if enough.any() else None)
+    return tuple(ranks)
 
 
 def certified_alone(
@@ -115,9 +137,11 @@ def certified_alone(
 
     A part `spent` of β has gone into choosing them.
     """
+    # β is (1 - spent) of what it was.
     ranks = certified_rank(len(at), alphas, 1 - (1 - spent) * (1 - confidence))
-    found = np.array([TOP if k is None else at[k] for k in ranks], dtype=np.int64)
+    thresholds = np.array([TOP if k is None else at[k] for k in ranks], dtype=np.int64)
     over = [f"the {len(at)} calibration records of this site alone"]
     trusted = ["this site's records are independent and like those to come"]
     shows = "is the score of one of this site's records: do not publish it"
-    return found, Certificate(confidence, describe(alphas, 1 - confidence, over, trusted, shows))
+    statement = describe(alphas, 1 - confidence, over, trusted, shows)
+    return thresholds, Certificate(confidence, statement)

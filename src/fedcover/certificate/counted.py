@@ -1,4 +1,7 @@
-"""The certificate for a label mix that is counted from the site's own labels."""
+"""The certificate for a label mix that is counted from the site's own labels.
+
+Steps are those of the proof in docs/certificate.md.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,7 @@ from fedcover import checks
 from fedcover.certificate import bounds
 from fedcover.certificate.bounds import certified_rank
 from fedcover.certificate.known import TOTALS_SHARE
-from fedcover.certificate.result import (
-    NOISE_TRUSTED,
-    SKETCH_TRUSTED,
-    TRUSTED,
-    Certified,
-    Float64,
-    Tables,
-    describe,
-)
+from fedcover.certificate.result import Certified, Float64, Tables
 
 BOUNDS_SHARE = 0.2
 """The part of β that the upper bounds of the miss rates may use."""
@@ -63,6 +58,7 @@ def certify_counted_mix(
         (C,) whole numbers m_y: labels drawn independently from the site's own distribution.
         Shares and an empty count are refused. They may be those of records in the table.
     """
+    # β = β_t + A·(β_u + β'): noisy totals are paid once, the rest per level (step 20).
     t = Tables.checked(misses, variance, totals, total_sd, alpha, confidence)
     c = len(t.totals)
     m_y = checks.counts(counts, c, "counts").astype(np.float64)
@@ -72,19 +68,12 @@ def certify_counted_mix(
     # The bets may rest on the sum of all totals: it does not tell which labels this site has.
     typical = max(float(t.totals.sum()) / c, 1.0)
     edges = [_lowest(t, m_y, present, typical, a, each) for a in t.alphas]
-    over = [
-        "the calibration records",
-        f"the {int(m_y.sum())} labels from which this site's mix was counted",
-    ]
-    trusted = [*TRUSTED, "the counted labels are independent draws of this site's", SKETCH_TRUSTED]
-    if t.variance.any() or t.total_sd > 0:
-        over.append("the privacy noise")
-        trusted.append(NOISE_TRUSTED)
     rest = t.beta - on_totals
     on_rates = BOUNDS_SHARE * rest
     parts = {"label totals": on_totals, "miss rates": on_rates, "tests": rest - on_rates}
-    statement = describe(t.alphas, t.beta, over, trusted)
-    return Certified(1 - t.beta, statement, t.alphas, tuple(edges), parts)
+    over = [f"the {int(m_y.sum())} labels from which this site's mix was counted"]
+    trusted = ["the counted labels are independent draws of this site's"]
+    return t.certified(edges, over, trusted, bool(t.variance.any()) or t.total_sd > 0, parts)
 
 
 def _lowest(
@@ -94,6 +83,8 @@ def _lowest(
     views, edges, c = t.misses.shape
     plans = []
     for view in range(views):
+        # Bets are placed before any miss is seen, once for all edges, from public numbers
+        # (step 15).
         variance = t.variance[view].mean(axis=0)
         for bet in _bets(int(m_y.sum()), typical, variance, alpha, beta, views):
             phi = bounds.weights(bet.lam * m_y / m_y.sum(), present, variance, alpha)
@@ -101,18 +92,26 @@ def _lowest(
     step = max(1, BLOCK // c)
     for start in range(0, edges, step):
         raw, noise = t.misses[:, start : start + step], t.variance[:, start : start + step]
+        # A union bound over labels and views: then all upper bounds hold, and the least of the
+        # views' does as well (step 13).
         each = BOUNDS_SHARE * beta / (c * views)
         tops = [bounds.upper_rates(m, v, present, each) for m, v in zip(raw, noise, strict=True)]
         top = np.min(tops, axis=0)
         wealth = np.full(raw.shape[1], -np.inf)
         for view, bet, phi in plans:
             won = _lead(bet, phi, m_y, present, top, alpha)
+            # A mean of bets with fixed stakes that sum to 1 still has expectation at most 1
+            # (step 18).
             won += math.log(bet.stake / views) - raw[view] @ phi - noise[view] @ phi**2 / 2
             wealth = np.logaddexp(wealth, won)
+        # Markov: wealth of mean at most 1 reaches 1/β' with probability β' at most (step 9). Or all
+        # bounds are below α, which contradicts "misses exceed α" for free (step 19).
         rejected = (wealth >= -math.log((1 - BOUNDS_SHARE) * beta)) | (top.max(axis=1) <= alpha)
         if start == 0:
             rejected[0] = True  # score 1: the full set
         if not rejected.all():
+            # At the first edge that is not rejected the walk ends, though later ones may look good:
+            # stopping there is what makes one level enough for all edges (step 3).
             return start + int(np.argmin(rejected)) - 1
     return edges - 1
 
@@ -130,7 +129,10 @@ def _lead(
     mass = bet.lam * m_y[seen] / m
     lost = bounds.shortfall(mass, present[seen], phi[seen], u).sum(axis=1)
     factor = np.maximum(1 - bet.nu * (u - alpha), 1e-300)
+    # At g = 0 and at g = U, in logarithms: m factors near 1 would round.
     omega = np.minimum(math.log1p(bet.nu * alpha), np.log(factor) + bet.lam * u / m)
+    # Over all labels, counted or not: the average over counted labels (step 17) needs every factor
+    # positive.
     off = bet.nu * (top.max(axis=1) - alpha) >= 1
     return np.where(off, -np.inf, omega @ m_y[seen] - lost)
 
@@ -151,12 +153,15 @@ def _bets(
         BOUNDS_SHARE * beta / (len(variance) * views),
     ).item()
     lam = np.geomspace(-level / alpha, 60 * m / alpha + 60 * n, 400)
+    # What chance and noise may cost, roughly: a poor guess makes the bet weaker, not wrong.
     spread = 0.6 * (alpha / n + tau2 / n**2)
     made = []
     for wide, stake in PLANS:
+        # Below α the bounds alone decide (step 19), so a bet for that case would be wasted.
         g = min(max(wide * alike, 1.1 * alpha), 1.0)
         grown = np.exp(np.minimum(lam * g / m, 600))
         nu = (grown - 1) / (alpha + grown * (g - alpha))  # both ends of [0, g] alike
+        # What the log wealth, per unit of λ, leaves for misses after 1/β' is reached.
         bears = (level + m * np.log1p(nu * alpha)) / lam - lam * spread / 2
         best = int(np.argmax(bears))
         stops = float(bears[best]) - math.sqrt(spread)  # at a low of the noise, not at its mean
@@ -186,8 +191,10 @@ def pool_is_expected_to_win(
     totals = np.full(n_classes, each)
     sure = bounds.surely_present(totals, total_sd, on_totals)
     noise = np.broadcast_to(np.asarray(variance, dtype=np.float64), (1, n_classes)).ravel()
-    known = max(float(sure[0]), 0.0) / each
-    pool = known * _bets(m, each, noise, alpha, beta - on_totals)[0].tolerated
+    # Misses are weighed by records that are sure, and the rate it bears shrinks with their share.
+    sure_share = max(float(sure[0]), 0.0) / each
+    pool = sure_share * _bets(m, each, noise, alpha, beta - on_totals)[0].tolerated
     rank = certified_rank(own, alpha, confidence)[0]
+    # The expected miss rate above the (rank+1)-th smallest of n scores, whatever their law.
     alone = 0.0 if rank is None else (own - rank) / (own + 1)
     return pool > alone

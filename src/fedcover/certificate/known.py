@@ -1,4 +1,7 @@
-"""The certificate for a label mix that is known."""
+"""The certificate for a label mix that is known.
+
+Steps are those of the proof in docs/certificate.md.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,7 @@ import numpy as np
 
 from fedcover import checks
 from fedcover.certificate import bounds
-from fedcover.certificate.result import (
-    NOISE_TRUSTED,
-    SKETCH_TRUSTED,
-    TRUSTED,
-    Certified,
-    Float64,
-    Tables,
-    describe,
-)
+from fedcover.certificate.result import Certified, Float64, Tables
 from fedcover.errors import FedcoverError
 
 TOTALS_SHARE = 0.1
@@ -65,28 +60,29 @@ def certify_known_mix(
             allowed="shares that sum to 1: a label mix that is known",
             fix="Labels that were counted go to certify_counted_mix",
         )
+    # A label that this site never has cannot be missed here, nor need its total be sure.
     used = shares > 0
     pi, raw, noise = shares[used], t.misses[..., used], t.variance[..., used]
     on_totals = TOTALS_SHARE * t.beta if t.total_sd > 0 else 0.0
     present = bounds.surely_present(t.totals[used], t.total_sd, on_totals)
+    # Noisy totals are paid once for all levels, the rest is split (step 11).
     each = (t.beta - on_totals) / len(t.alphas)
     edges = []
     for a in t.alphas:
+        # Wealth has mean at most 1 under "misses exceed α" (step 8); so has the mean over the
+        # views, and Markov's inequality rejects where that reaches 1/β' (step 9).
         wealth = np.full(raw.shape[1], -np.inf)
         for seen, proxy in zip(raw, noise, strict=True):
             phi, lead = _bet(pi, present, proxy.mean(axis=0), a, each / len(raw))
             wealth = np.logaddexp(wealth, lead - seen @ phi - proxy @ phi**2 / 2)
         # Row 0 is score 1: the full set. Every estimate has the same stake.
         rejected = wealth[1:] >= math.log(len(raw) / each)
+        # argmin is the first edge not rejected, one too far as a row number, but rows of `rejected`
+        # begin at 1: so it is the last edge of the unbroken walk (step 3).
         edges.append(int(np.argmin(np.append(rejected, False))))
-    over = ["the calibration records"]
-    trusted = [*TRUSTED, "the label mix given as shares is this site's", SKETCH_TRUSTED]
-    if noise.any() or t.total_sd > 0:
-        over.append("the privacy noise")
-        trusted.append(NOISE_TRUSTED)
     parts = {"label totals": on_totals, "tests": t.beta - on_totals}
-    statement = describe(t.alphas, t.beta, over, trusted)
-    return Certified(1 - t.beta, statement, t.alphas, tuple(edges), parts)
+    trusted = ["the label mix given as shares is this site's"]
+    return t.certified(edges, [], trusted, bool(noise.any()) or t.total_sd > 0, parts)
 
 
 def _bet(
@@ -98,11 +94,14 @@ def _bet(
     depends on nothing but public numbers.
     """
     least = -math.log(beta) / alpha  # less can never win
+    # Beyond, chance in the counts costs more than λ brings, unless hardly a record is missed.
     most = max(30 / float(np.sum(pi**2 / np.maximum(present, 1))), 10 * least)
     lam = np.geomspace(least, most, 200)
     mass = lam[:, None] * pi
     phi = bounds.weights(mass, present, variance, alpha)
     lead = lam * alpha - bounds.shortfall(mass, present, phi, 1.0).sum(axis=1)
+    # The wealth falls by φ·n for each unit of a common miss rate; it still reaches 1/β'
+    # at spare / φ·n.
     spare = lead - phi**2 @ variance / 2 + math.log(beta)
     best = int(np.argmax(spare / np.maximum(phi @ np.maximum(present, 0), 1e-12)))
     return phi[best], float(lead[best])

@@ -91,6 +91,8 @@ class Tables:
                 fix="Take all three from the same sketch",
             )
         sd = checks.real(total_sd, "total_sd", 0, np.inf)
+        # With noise nobody can tell raw sums from smoothed ones; without, the caller is not
+        # trusted.
         if not noise.any() and sd == 0:
             _plain_counts(table, counts)
         beta = 1 - checks.real(confidence, "confidence", 0, 1, open_low=True)
@@ -99,6 +101,20 @@ class Tables:
                 "confidence is 1", allowed="a number inside (0, 1)", fix="0.95 is usual"
             )
         return cls(table, noise, counts, sd, checks.alphas(alpha), beta)
+
+    def certified(
+        self,
+        edges: Sequence[int],
+        over: Sequence[str],
+        trusted: Sequence[str],
+        noisy: bool,
+        parts: Mapping[str, float],
+    ) -> Certified:
+        """What comes out; `over` and `trusted` are what this kind of label mix adds."""
+        over = ["the calibration records", *over, *["the privacy noise"] * noisy]
+        trusted = [*TRUSTED, *trusted, SKETCH_TRUSTED, *[NOISE_TRUSTED] * noisy]
+        statement = describe(self.alphas, self.beta, over, trusted)
+        return Certified(1 - self.beta, statement, self.alphas, tuple(edges), parts)
 
 
 def describe(
@@ -132,14 +148,14 @@ def _listed(parts: Sequence[str]) -> str:
 
 
 def _finite(values: Any, what: str) -> Float64:
-    found = checks.as_float(checks.array(values, what), what).astype(np.float64)
-    if not np.isfinite(found).all():
+    numbers = checks.as_float(checks.array(values, what), what).astype(np.float64)
+    if not np.isfinite(numbers).all():
         raise FedcoverError(
             f"{what} has a NaN or infinite entry",
             allowed="finite numbers",
             fix="Look at its source",
         )
-    return found
+    return numbers
 
 
 def _plain_counts(misses: Float64, totals: Float64) -> None:

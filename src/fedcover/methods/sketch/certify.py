@@ -51,28 +51,32 @@ def with_certificate(
         give smaller sets, they are certified alone.
     """
     table, mix = personal.table, personal.mix
+    # The proof averages over independent draws of labels, or takes the mix as known: an estimate
+    # from predictions is neither (docs/certificate.md, steps 7 and 17).
     if mix.draws is not None:
         raise FedcoverError(
             "certify with a label mix guessed from predictions",
             allowed="label counts of the site, or shares that are known",
             fix="Count some labels: 50 are enough to begin with",
         )
+    # Bin(n_y, g_y) of step 4 is per label: a row of several has no single miss rate g.
     if table.layout.groups is not None:
         raise shared_rows()
     misses, variance = views(table)
     if own is not None and not _pool_wins(personal, variance[-1], confidence, len(own)):
         # Where only noisy totals tell how large the pool is, what the pool stakes on them is lost.
         spent = TOTALS_SHARE if table.records is None and table.label_sd > 0 else 0.0
-        found, certificate = certified_alone(np.sort(own), personal.alphas, confidence, spent)
-        return _certified(fit, found, certificate)
-    given = (misses, variance, table.separate_totals)
+        thresholds, certificate = certified_alone(np.sort(own), personal.alphas, confidence, spent)
+        return _certified(fit, thresholds, certificate)
+    release = (misses, variance, table.separate_totals)
     if mix.counts is None:
-        test = partial(certify_known_mix, *given, mix=mix.shares)
+        test = partial(certify_known_mix, *release, mix=mix.shares)
     else:
-        test = partial(certify_counted_mix, *given, counts=mix.counts)
+        test = partial(certify_counted_mix, *release, counts=mix.counts)
     certified = test(alpha=personal.alphas, confidence=confidence, total_sd=table.label_sd)
-    found = upper_edges(table.layout.cut_array)[list(certified.edges)]
-    return _certified(fit, found, Certificate(certified.confidence, certified.statement))
+    # Row k of the table lies below k bins, so its edge is the upper edge of bin k.
+    thresholds = upper_edges(table.layout.cut_array)[list(certified.edges)]
+    return _certified(fit, thresholds, Certificate(certified.confidence, certified.statement))
 
 
 WINDOWS = (0.0, 0.005, 0.063)
@@ -90,10 +94,13 @@ def views(table: SketchTable) -> tuple[Float64, Float64]:
     Noise is averaged away over edges further down, where misses are no fewer: no more is certified.
     """
     bins = table.layout.bins
+    # Every further view costs a part of β; without noise there is nothing to average away.
     ways = windows(bins) if table.table_sd else (0,)
     misses = np.zeros((len(ways), bins, table.layout.rows))
     variance = np.zeros((len(ways), bins, 1))
     ahead = np.cumsum(np.pad(table.misses, ((0, 0), (1, 0))), axis=1)
+    # Row 0 is the score 1, above which there are no misses and so no noise. Row k + 1 starts with
+    # the sum over the bins 0 … k, of which windows take the mean with later ones.
     first = np.arange(bins - 1)
     for view, window in enumerate(ways):
         last = np.minimum(first + window + 1, bins)
@@ -119,6 +126,8 @@ def _pool_wins(personal: Personal, variance: Float64, confidence: float, n_own: 
     if personal.mix.counted is None:
         return True
     table = personal.table
+    # How many records there are says nothing of their labels, so the choice leaves the probability
+    # over counted labels as it is (docs/certificate.md, steps 15 and 17).
     records = table.records or max(float(table.separate_totals.sum()), 1.0)
     noise = float(variance.mean())
     return all(
@@ -129,6 +138,7 @@ def _pool_wins(personal: Personal, variance: Float64, confidence: float, n_own: 
             table.layout.n_classes,
             noise,
             alpha=alpha,
+            # Levels hold together by a union bound: β/A for each.
             confidence=1 - (1 - confidence) / len(personal.alphas),
             total_sd=table.label_sd,
         )
@@ -136,9 +146,9 @@ def _pool_wins(personal: Personal, variance: Float64, confidence: float, n_own: 
     )
 
 
-def _certified(fit: Fit, found: Int64, certificate: Certificate) -> Fit:
+def _certified(fit: Fit, thresholds: Int64, certificate: Certificate) -> Fit:
     """One threshold for all labels."""
-    limits = np.repeat(found[:, None], fit.positions.shape[1], axis=1)
+    limits = np.repeat(thresholds[:, None], fit.positions.shape[1], axis=1)
     return replace(
         fit,
         positions=limits,

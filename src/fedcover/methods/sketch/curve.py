@@ -74,12 +74,14 @@ class Mixture:
     @cached_property
     def shares(self) -> Float64:
         """(rows,) weight of one record of each row, as a share of all: c."""
+        # Only without noise can a row be empty: it has no misses, and its share is in `unseen`.
         n = self.totals
         return np.divide(self.weights, n, out=np.zeros_like(n), where=n > 0)
 
     @cached_property
     def unseen(self) -> Float64:
         """(C,) share of the target's labels that no record has; only known without noise."""
+        # Behind noise no row is known to be empty.
         if not self.table.exact:
             return np.zeros(len(self.wanted))
         return np.where(self.totals[self.table.layout.row_of] == 0, self.wanted, 0.0)
@@ -135,12 +137,19 @@ def _exact(mixed: Mixture, alpha: float) -> Quantile:
     misses = c @ table.misses
     seen = float(misses[-1])
     label_share = c[table.layout.row_of]
+    # The level (1-α)(W + w_y) of eq. (8), told in misses: the query brings w_y of its own, all of
+    # it at the score 1.
     level = seen - (1 - alpha) * (seen + label_share)
     slack = rounding_slack(seen, int(mixed.totals.sum()))
+    # The lowest edge with no more misses than that. A sum that only rounding puts above the level
+    # counts as equal to it: without slack sets would grow by a bin, at random.
     at = np.searchsorted(misses, level + slack, side="right")
     edges = upper_edges(table.layout.cut_array)
     out = edges[np.minimum(at, len(edges) - 1)]
+    # The score 1 where no record speaks for the label, and where even all records fall short of the
+    # level: the quantile is then the point mass at 1.
     out = np.where((mixed.unseen > 0) | (seen <= 0) | (level + slack < 0), edges[0], out)
+    # Errors are those of the target as a whole, hence the level without any query.
     i = int(np.clip(np.searchsorted(misses, alpha * seen, side="right"), 0, len(misses) - 1))
     n = np.maximum(mixed.totals, 1.0)
     return Quantile(out, i, misses, c, table.misses[:, i] / n, 0.0, c @ table.cells, 0.0, 1.0)
@@ -149,6 +158,7 @@ def _exact(mixed: Mixture, alpha: float) -> Quantile:
 def _noisy(mixed: Mixture, alpha: float) -> Quantile:
     table = mixed.table
     c, kept, smoothing = _steadied(mixed, alpha)
+    # Noise of the rows is independent, so a sum over rows has ‖c‖ times the noise of one.
     size = float(np.linalg.norm(c))
     cells = c @ table.cells
     cell_sd = table.cell_deviation * size
@@ -157,6 +167,9 @@ def _noisy(mixed: Mixture, alpha: float) -> Quantile:
     level = alpha - (0.5 - alpha) * c[table.layout.row_of]
     at = np.minimum(np.searchsorted(misses, level, side="right"), len(misses) - 1)
     cuts = table.layout.cut_array
+    # The middle is off by half a bin at the most, whichever way scores lie in it. A bin that may be
+    # one tied value needs its upper edge, or all of that value would be missed. So does the top
+    # bin: where it alone holds more than the level, every label belongs into the set.
     whole = (cells[at] > WHOLE_BIN) | (at == 0)
     out = np.where(whole, upper_edges(cuts)[at], middles(cuts)[at])
     rows = _row_misses(mixed, i, alpha)
@@ -166,6 +179,8 @@ def _noisy(mixed: Mixture, alpha: float) -> Quantile:
 def _monotone(values: Float64) -> Float64:
     from scipy.optimize import isotonic_regression
 
+    # True misses grow from the top and are shares. The nearest curve of that kind is never farther
+    # from the true one than the noisy sums are, and assumes nothing else about it.
     return np.clip(isotonic_regression(values).x, 0, 1)
 
 
@@ -175,6 +190,7 @@ def _averaged(values: Float64, window: int) -> Float64:
         return values
     ahead = np.concatenate([[0.0], np.cumsum(values)])
     i = np.arange(len(values))
+    # As many neighbours on either side, or the mean of a slope would be off by its tilt.
     w = np.minimum(np.minimum(i, len(values) - 1 - i), window)
     return (ahead[i + w + 1] - ahead[i - w]) / (2 * w + 1)
 
@@ -188,11 +204,14 @@ def _smoothed(
     and no single bin that clearly is a crowd: what the average may blur is then less than the noise
     it takes away. Both are read off the noisy sums themselves.
     """
+    # Widest first: the first window that blurs less than its noise takes the most noise away.
     for window in factor.windows(len(raw)):
         misses = _monotone(_averaged(raw, window))
         i = min(int(np.searchsorted(misses, alpha, side="right")), len(misses) - 1)
         noise = float(table.miss_deviation(window)[i]) * size
         low, high = max(i - window - 1, 0), min(i + window, len(raw) - 1)
+        # Noise alone lifts few bins by three of its deviations; one taken for a crowd by mistake
+        # only costs smoothing.
         crowd = cells[low : high + 1].max() > WHOLE_BIN + 3 * cell_sd
         if window == 0 or (misses[high] - misses[low] <= noise and not crowd):
             break
@@ -208,11 +227,14 @@ def _with_steps(
     A monotone fit rises with the noise along such a step, from below its level to above it, and
     would end a set just under a value that belongs into it.
     """
+    # Crowds above the bin where α is reached, and those at or below it; where α is reached inside
+    # one, no step is in the way.
     at = np.flatnonzero(crowds)
     above, below = at[at < i], at[at >= i]
     if not len(above) or not len(below) or below[0] == i:
         return misses
     step = slice(above[-1], below[0])
+    # A curve that still climbs between the two holds records there, and is no step.
     first, second = np.array_split(raw[step], 2)
     if abs(second.mean() - first.mean()) > noise:
         return misses
@@ -232,11 +254,15 @@ def _steadied(mixed: Mixture, alpha: float) -> tuple[Float64, float, float]:
     table, n = mixed.table, mixed.totals
     all_records = np.full(len(n), 1 / n.sum())
     pooled = _monotone(all_records @ table.misses)
+    # The bin is found on all records and not on the target's own curve, whose crossing the noise to
+    # be judged here would have a hand in.
     i = min(int(np.searchsorted(pooled, alpha, side="right")), len(pooled) - 1)
     sd = float(table.miss_deviation()[i])
+    # A miss rate is a number in [0, 1]: noise of more than 1 leaves nothing of it.
     heard = sd <= n
     lost = np.where(heard, 0.0, mixed.weights)
     c = np.where(heard, mixed.shares, 0.0) + lost.sum() * all_records
+    # D = Σ (c_y - 1/N) M_y, a sum over rows with independent noise.
     apart = c - all_records
     noise = sd * float(np.linalg.norm(apart))
     kept, square = 1.0, 0.0
@@ -251,7 +277,10 @@ def _believed(seen: float, noise: float, scale: float) -> tuple[float, float]:
     """How much of a distance is kept, and the mean square of the true one, given a noisy one."""
     from scipy.stats import t
 
+    # Bayes by summation: beyond eight deviations the noise has less than e^-32 of its density.
     at = seen + noise * np.linspace(-8, 8, 801)
+    # Heavy tails keep large distances nearly whole, where a normal prior would draw all in like
+    # proportion. Logarithms first: densities far out would underflow.
     log = t.logpdf(at / scale, 3) - ((at - seen) / noise) ** 2 / 2
     mass = np.exp(log - log.max())
     mass /= mass.sum()
@@ -263,5 +292,7 @@ def _row_misses(mixed: Mixture, i: int, alpha: float) -> Float64:
     """(rows,) miss rates at a bin, drawn towards α where noise hides them."""
     table, n = mixed.table, np.maximum(mixed.totals, 1.0)
     spread = alpha * (1 - alpha)
+    # The best linear mean of a noisy rate and α, if rates of mean α spread as far as they can,
+    # α(1-α): nothing is drawn further than noise alone asks for.
     kappa = spread / (spread + (float(table.miss_deviation()[i]) / n) ** 2)
     return np.clip(kappa * table.misses[:, i] / n + (1 - kappa) * alpha, 0, 1)

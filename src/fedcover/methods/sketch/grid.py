@@ -58,6 +58,8 @@ def standard_cuts(bins: int) -> tuple[int, ...]:
     parts = [(round(n * bins / NOISY_BINS), high, low) for n, high, low in PARTS]
     logit = np.concatenate([np.linspace(h, low, n, endpoint=False) for n, h, low in parts])
     power = np.array([_exp(-x) for x in logit.tolist()])
+    # Each end is made of its own small number, 1 - V as well as V: near 1 a subtraction would leave
+    # a handful of cuts on the same float.
     end = power / (1 + power)
     near = 1 / (1 + _exp(parts[-1][2]))
     raw = np.linspace(near, 1 - near, bins - 2 * len(end) - 1)
@@ -81,9 +83,9 @@ def are_standard(cuts: tuple[int, ...]) -> bool:
     return bool((np.abs(apart) <= LAST_BITS).all())
 
 
-def checked_cuts(given: ArrayLike) -> tuple[int, ...]:
+def checked_cuts(bins: ArrayLike) -> tuple[int, ...]:
     """The inner cuts of edges given by the user as scores: from 0 to 1, strictly increasing."""
-    edges = checks.as_float(checks.array(given, "bins"), "bins").astype(np.float64)
+    edges = checks.as_float(checks.array(bins, "bins"), "bins").astype(np.float64)
     ordered = edges.ndim == 1 and len(edges) >= 3 and bool((np.diff(edges) > 0).all())
     if not ordered or edges[0] != 0 or edges[-1] != 1 or len(edges) > MOST_BINS + 1:
         raise FedcoverError(
@@ -108,4 +110,5 @@ def middles(cuts: Positions) -> Positions:
     """(B,) position of the middle of every bin."""
     upper = upper_edges(cuts)
     lower = np.append(upper[1:], 0)
+    # Not (upper + lower) / 2: the sum of two positions near 1 does not fit into 64 bits.
     return lower + (upper - lower) // 2

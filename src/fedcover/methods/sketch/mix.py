@@ -55,10 +55,10 @@ def mix_of(
 
     With `known`, counts must be whole numbers, or shares that sum to 1.
     """
-    given = [v is not None for v in (label_counts, labels, probabilities)]
-    if sum(given) != 1:
+    forms = [v is not None for v in (label_counts, labels, probabilities)]
+    if sum(forms) != 1:
         raise FedcoverError(
-            f"{sum(given)} of label_counts, labels and probabilities are given",
+            f"{sum(forms)} of label_counts, labels and probabilities are given",
             allowed="exactly one",
             fix="personalise(label_counts, alpha=0.1), for example",
         )
@@ -105,8 +105,11 @@ def guessed(
             allowed=f"one per class: {n_classes}",
             fix="Use outputs of the model whose scores were collected",
         )
+    # EM divides the probabilities by the label mix they are meant for. Where the caller does not
+    # know it, that of the calibration records is the nearest thing.
     base = label_totals(table) if source is None else source
     pairs = None if table.confusion is None else table.confusion / table.scale
     guess = guess_mix(p, source=base, confusion=pairs, confusion_sd=table.confusion_sd)
-    said = f"; label mix guessed from {len(p)} unlabelled records ({guess.method}): {guess.why}"
-    return LabelMix(guess.shares, draws=guess.draws, said=said)
+    note = f"; label mix guessed from {len(p)} unlabelled records ({guess.method}): {guess.why}"
+    # Never counts: a guess has no m, and certificates need labels that were counted.
+    return LabelMix(guess.shares, draws=guess.draws, said=note)

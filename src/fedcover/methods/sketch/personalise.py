@@ -65,6 +65,7 @@ class Errors:
 
     @property
     def total(self) -> Float64:
+        # Taken as independent of one another: variances add up.
         return np.sqrt(np.sum([np.square(getattr(self, name)) for name in self.NAMES], axis=0))
 
     def parts(self, a: int) -> dict[str, float]:
@@ -104,19 +105,21 @@ class Personal:
     @cached_property
     def errors(self) -> Errors:
         """How far the coverage may be off."""
-        found = list(zip(self.quantiles, self.alphas, strict=True))
+        levels = list(zip(self.quantiles, self.alphas, strict=True))
         return Errors(
-            sampling=np.array([self._sampling(q) for q, _ in found]),
-            noise=np.array([math.hypot(q.noise, self._totals(q)) for q, _ in found]),
-            bins=np.array([self._bins(q, alpha) for q, alpha in found]),
-            smoothing=np.array([q.smoothing for q, _ in found]),
-            mix=np.array([self._own_mix(q) for q, _ in found]),
-            groups=np.array([self._unlike(alpha) for _, alpha in found]),
+            sampling=np.array([self._sampling(q) for q, _ in levels]),
+            # Table and label totals are separate releases: independent noise, squares add.
+            noise=np.array([math.hypot(q.noise, self._totals(q)) for q, _ in levels]),
+            bins=np.array([self._bins(q, alpha) for q, alpha in levels]),
+            smoothing=np.array([q.smoothing for q, _ in levels]),
+            mix=np.array([self._own_mix(q) for q, _ in levels]),
+            groups=np.array([self._unlike(alpha) for _, alpha in levels]),
         )
 
     def _sampling(self, q: Quantile) -> float:
         """Records are a sample: √Σ_y c_y² n_y g_y (1 - g_y) with miss rates g."""
         g = q.row_misses
+        # Given the labels, a row's misses are a sum of independent events: n_y g_y (1 - g_y).
         return math.sqrt(float(np.sum(q.shares**2 * self.mixed.totals * g * (1 - g))))
 
     def _bins(self, q: Quantile, alpha: float) -> float:
@@ -138,6 +141,8 @@ class Personal:
         level_above = float(q.misses[i - 1]) if i else 0.0
         too_high = float(ndtr(-max(float(q.misses[i]) - alpha, 0.0) / error)) * (i in values)
         too_low = float(ndtr(-max(alpha - level_above, 0.0) / error))
+        # 1/12 is the variance of a place anywhere in the bin; a whole jump is lost or won with the
+        # chance of taking its wrong side.
         return math.sqrt(mass**2 * (1 / 12 + too_high) + next_up**2 * too_low)
 
     def _totals(self, q: Quantile) -> float:
@@ -147,12 +152,16 @@ class Personal:
     def _own_mix(self, q: Quantile) -> float:
         """√(Var_{P̂} g_y / m) for m counted labels; the spread of the guesses for guessed ones."""
         row = self.table.layout.row_of
+        # Every draw is a mix that may be the true one: what it moves the coverage by is the error.
         if self.mix.draws is not None:
             off = (self.mix.draws - self.mix.shares) @ q.row_misses[row]
             return math.sqrt(float(np.mean(off**2)))
         if self.mix.counted is None:
             return 0.0
+        # Labels without records have the threshold 1 and no misses: the count is of the others.
         seen = self.mixed.totals > 0
+        # The misses of the mix are the mean of g_Y over the m counted labels, whose variance is Var
+        # g_Y / m.
         share = self.mixed.weights[seen] / max(float(self.mixed.weights[seen].sum()), 1e-300)
         apart = q.row_misses[seen] - share @ q.row_misses[seen]
         return math.sqrt(float(share @ apart**2) / self.mix.counted)
@@ -166,6 +175,7 @@ class Personal:
         if self.table.layout.groups is None:
             return 0.0
         row, records = self.table.layout.row_of, np.maximum(self.mixed.records, 1e-300)
+        # What the row says is right for a target that has its labels in the pool's proportion.
         inside = records / np.bincount(row, records)[row]
         uneven = self.mix.shares - self.mixed.weights[row] * inside
         reach = math.sqrt(float(np.sum(uneven**2 / records)) * float(records.sum()))
@@ -229,6 +239,7 @@ def disagreement(levels: int) -> float:
     """Standard deviations from which own scores and sketch disagree, at one of several levels."""
     from scipy.special import ndtri
 
+    # Halved for the two sides, and split over the levels: any of them may raise the alarm.
     return float(-ndtri(FALSE_ALARMS / (2 * levels)))
 
 
@@ -240,8 +251,10 @@ def _apart(own: float, sketch: float, size: float) -> float:
     from scipy.special import betainc, ndtri
 
     count, share = own * size, float(np.clip(sketch, 1e-12, 1 - 1e-12))
+    # P(Bin(n, p) ≥ k) = I_p(k, n-k+1), which carries on to a size that is no whole number.
     above = betainc(count, size - count + 1, share) if count > 0 else 1.0
     below = betainc(size - count, count + 1, 1 - share) if count < size else 1.0
+    # As deviations of a normal number, to be compared with one limit; at most half is none.
     return float(-ndtri(np.clip(min(above, below), 1e-300, 0.5)))
 
 
@@ -288,16 +301,21 @@ def blend(personal: Personal, own: Positions, in_sketch: bool) -> Blend:
         shared = errors.mix[a] ** 2 if personal.mix.counted == n else 0.0
         theirs = float(errors.total[a] ** 2 - shared)
         mine = max(alpha * (1 - alpha) / n - shared, 1e-300)
+        # No covariance above either variance: λ would leave [0, 1].
         both = min(alpha * (1 - alpha) * common, theirs, mine)
         difference = max(theirs + mine - 2 * both, 1e-300)
+        # The λ that minimises λ²·mine + (1-λ)²·theirs + 2λ(1-λ)·both. What both have in common no λ
+        # changes: it is left out here and added at the end.
         share = (theirs - both) / difference
         share = 0.0 if share < HARDLY else 1.0 if share > 1 - HARDLY else share
         at = int(np.argmin(np.abs(f_sketch - (1 - alpha))))
         # As many records would know as much as the difference of the two is known.
         worth = min(alpha * (1 - alpha) / difference, 1e15)
         apart = max(apart, _apart(f_own[at], f_sketch[at], worth))
+        # The query's own mass at the score 1 (eq. 8): 1/n among own scores, c_y in the sketch.
         level = (1 - alpha) * (1 + share / n + (1 - share) * q.shares[row])
         values = share * f_own + (1 - share) * f_sketch
+        # Beyond the last point the level exceeds all mass: the score 1.
         k = np.searchsorted(values, level - rounding_slack(1.0, n))
         out.append(q.positions if share == 0 else np.append(points, TOP)[k])
         shares.append(share)

@@ -13,7 +13,8 @@ from fedcover.privacy.events import Event, GaussianRelease
 from fedcover.privacy.statement import Privacy
 
 LABEL_SHARE = 0.15
-"""Part of the budget for the separate label totals."""
+"""Part of the budget for the separate label totals. A small one: as misses are counted, doubt about
+a divisor n_y moves the coverage by α times as much only."""
 
 CONFUSION_SHARE = 0.2
 """Part of the budget for the confusion matrix, where it is asked for."""
@@ -57,6 +58,8 @@ def reach(privacy: Privacy, most_per_site: int | None) -> float:
     """How far one unit moves a table of counts: two cells if replaced, all records of a site."""
     # A record that comes into a limited choice makes another fall out: two cells move as well.
     limited = privacy.unit == "record" and most_per_site is not None
+    # The factor's columns have no negative entries, so counts that leave and counts that come are
+    # no farther apart than at a right angle: √2, in whichever rows and bins they are.
     cells = math.sqrt(2) if privacy.relation == "replace" or limited else 1.0
     return cells * unit_records(privacy, most_per_site)
 
@@ -103,10 +106,14 @@ def noise_for(
         return NO_NOISE
     extra = CONFUSION_SHARE if confusion else 0.0
     parts = [LABEL_SHARE, 1 - LABEL_SHARE - extra, *[extra] * confusion]
+    # Shares of 1/z²: releases with independent Gaussian noise compose to one with Σ 1/z².
     label_z, table_z, *rest = accounting.split_noise(privacy.epsilon, privacy.delta, parts)
     moved = reach(privacy, most_per_site)
     column = factor.reach(layout.bins)
     others = math.sqrt(unknown_shares(privacy, n_sites))
+    # Multiplied counts with multiplied noise mean the same, but the whole-number law of one site's
+    # share then is as wide as the Gaussian it is accounted as. The table's is wider still: its
+    # sensitivity has the factor's column in it.
     scale = 64
     while scale * min(label_z, *rest, math.inf) * moved < LEAST_SHARE_SIGMA * others:
         scale *= 2
@@ -118,6 +125,7 @@ def noise_for(
     ]
     if confusion:
         events.append(GaussianRelease("confusion matrix", rest[0] * one, one))
+    # Each site adds so little that what is needed comes together from the others' shares alone.
     sigmas = [e.sigma / others for e in events] + [0.0]
     return Noise(scale, sigmas[1], sigmas[0], sigmas[2] if confusion else 0.0, tuple(events))
 
@@ -135,9 +143,12 @@ def predicted_deviation(
     Of sums averaged over the widest window, as they are where noise is large.
     """
     noise = noise_for(privacy, layout, n_sites, most_per_site, confusion)
+    # All n shares are in the sum, though ε is promised by n - 1 of them.
     per_row = noise.table_sigma / noise.scale * math.sqrt(n_sites)
     window = factor.windows(layout.bins)[0]
+    # Noise grows slowly along the bins; half way stands for wherever the threshold will be.
     middle = float(factor.sum_deviation(layout.bins, window)[layout.bins // 2])
+    # With even labels c_y = 1/N for every row, so ‖c‖ = √rows / N.
     return per_row * middle * math.sqrt(layout.rows) / records
 
 
@@ -154,12 +165,14 @@ def refuse_hopeless(
     if records is None:
         return
     alpha = min(alphas or (USUAL_ALPHA,))
-    given = (layout, n_sites, records, most_per_site, confusion)
-    predicted = predicted_deviation(privacy, *given)
+    collection = (layout, n_sites, records, most_per_site, confusion)
+    predicted = predicted_deviation(privacy, *collection)
+    # Beyond, two deviations of noise are as large as α itself: thresholds would say nothing.
     if predicted <= alpha / 2:
         return
+    # The deviation falls as 1/N: so many times too large, so many times the records.
     need = math.ceil(records * predicted / (alpha / 2))
-    enough = least_epsilon(privacy, *given, alpha)
+    enough = least_epsilon(privacy, *collection, alpha)
     raised = f"epsilon={enough:.3g}" if enough else "a larger budget"
     summed = "" if privacy.secure_sum else ", view='secure-sum'"
     raise FedcoverError(
@@ -183,9 +196,10 @@ def least_epsilon(
     """About the smallest ε that would do, in steps of a tenth; None if not even 100 is enough."""
     epsilon = privacy.epsilon
     while epsilon < 100:
+        # Tried and not solved for: the scale of the counts steps with ε.
         epsilon *= 1.1
         larger = replace(privacy, epsilon=epsilon)
-        given = (layout, n_sites, records, most_per_site, confusion)
-        if predicted_deviation(larger, *given) <= alpha / 2:
+        collection = (layout, n_sites, records, most_per_site, confusion)
+        if predicted_deviation(larger, *collection) <= alpha / 2:
             return epsilon
     return None

@@ -16,12 +16,12 @@ from fedcover.methods.sketch import factor
 
 def numbered(groups: Sequence[Hashable]) -> tuple[int, ...]:
     """Groups as numbers from 0, in order of appearance; given as numbers or names."""
-    given = list(groups) if isinstance(groups, Sequence) or np.ndim(groups) == 1 else []
+    listed = list(groups) if isinstance(groups, Sequence) or np.ndim(groups) == 1 else []
     try:
-        good = len({*given}) > 0 and not isinstance(groups, (str, bytes))
+        valid = len({*listed}) > 0 and not isinstance(groups, (str, bytes))
     except TypeError:  # a group that is a list
-        good = False
-    if not good:
+        valid = False
+    if not valid:
         raise FedcoverError(
             f"groups is {groups!r}",
             allowed="None, or the group of every class in order",
@@ -178,9 +178,10 @@ class SketchTable:
                 allowed="sketches of different sites",
                 fix="To renew a sketch, collect again with previous=old: that spends new budget",
             )
+        # Both in one unit, as whole numbers: sums of floats would depend on the order of merging.
         scale = math.lcm(self.scale, other.scale)
         one, two = scale // self.scale, scale // other.scale
-        known = self.records is not None and other.records is not None
+        public = self.records is not None and other.records is not None
         pairs = None
         if self.confusion is not None and other.confusion is not None:
             pairs = self.confusion * one + other.confusion * two
@@ -190,9 +191,11 @@ class SketchTable:
             table=self.table * one + other.table * two,
             labels=self.labels * one + other.labels * two,
             scale=scale,
+            # Independent noise: variances add, when they are summed up, in one order whoever
+            # merged.
             table_noise=tuple(sorted(self.table_noise + other.table_noise)),
             label_noise=tuple(sorted(self.label_noise + other.label_noise)),
-            records=(self.records or 0) + (other.records or 0) if known else None,
+            records=(self.records or 0) + (other.records or 0) if public else None,
             sites=tuple(sorted(self.sites + other.sites)),
             confusion=pairs,
             confusion_noise=() if pairs is None else pair_noise,
@@ -210,10 +213,15 @@ def shrunk(totals: Float64, sd: float, records: float | None) -> Float64:
     """
     if sd == 0:
         return totals
+    # The mean of many totals has little noise, and a public number has none.
     mean = max(FEWEST, float(totals.mean()) if records is None else records / len(totals))
     apart = totals - mean
+    # What the totals differ by beyond their noise. Only from four on is the shrunk vector better
+    # than the plain one whatever is true, as the mean is estimated, too.
     between = max(0.0, float(apart @ apart) / max(1, len(totals) - 1) - sd**2)
     keep = between / (between + sd**2) if len(totals) > 3 else 1.0
+    # A divisor near 0 would make few records weigh like many: a total is not taken for less than
+    # its noise, nor than a tenth of the mean where noise is larger than that.
     return np.maximum(mean + keep * apart, max(FEWEST, min(0.1 * mean, sd)))
 
 
@@ -225,6 +233,7 @@ def label_totals(table: SketchTable) -> Float64:
 def row_totals(table: SketchTable) -> tuple[Float64, Float64]:
     """(rows,) calibration records of every row, and the deviations of their noise."""
     row = table.layout.row_of
+    # Deviations of the totals as measured, which is no less than that of the shrunk ones.
     members = np.bincount(row, minlength=table.layout.rows)
     totals = np.bincount(row, label_totals(table), table.layout.rows)
     return totals.astype(np.float64), table.label_sd * np.sqrt(members)
