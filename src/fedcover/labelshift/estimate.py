@@ -82,11 +82,16 @@ def _em(p: NDArray[np.floating], source: Float64, tolerance: float) -> Float64:
             allowed="predictions that the source's labels can explain",
             fix="Check that probs and source number the classes alike",
         )
+    # Bayes: p(y|x)/s(y) ∝ P(x|y), all that label shift leaves unchanged at the target.
     likelihood = p[:, seen].astype(np.float64) / source[seen]
+    # A factor per record cancels in every step, but could underflow. A record that no label can
+    # explain says nothing.
     heard = likelihood.max(axis=1)
     likelihood = likelihood[heard > 0] / heard[heard > 0, None]
     q = source[seen] / source[seen].sum()
     for _ in range(MOST_STEPS):
+        # The mean posterior under the present mix: each such step raises the likelihood, which is
+        # concave in q, so it ends at the maximum.
         new = q * ((1 / (likelihood @ q)) @ likelihood) / len(likelihood)
         moved = np.abs(new - q).max()
         q = new / new.sum()
@@ -108,6 +113,7 @@ def _bbse(p: NDArray[np.floating], table: Float64) -> Float64:
     """Least squares over distributions: predicted shares = Σ_y P(predicted | y) P*(y)."""
     from scipy.optimize import nnls
 
+    # P(predicted | y) of a label without records is unknown; it gets no share.
     seen = table.sum(axis=0) > 0
     conditional = table[:, seen] / table[:, seen].sum(axis=0)
     predicted = np.bincount(p.argmax(axis=1), minlength=p.shape[1]) / len(p)
@@ -118,8 +124,8 @@ def _bbse(p: NDArray[np.floating], table: Float64) -> Float64:
     return solution / solution.sum()
 
 
-def _confusion_table(given: ArrayLike, n_classes: int) -> Float64:
-    table = checks.as_float(checks.array(given, "confusion"), "confusion").astype(np.float64)
+def _confusion_table(counts: ArrayLike, n_classes: int) -> Float64:
+    table = checks.as_float(checks.array(counts, "confusion"), "confusion").astype(np.float64)
     right = (table >= 0) & (table <= checks.MOST_RECORDS)
     if table.shape != (n_classes, n_classes) or not right.all():
         raise FedcoverError(
@@ -155,6 +161,8 @@ def group_sites(sites: Sequence[Site], groups: int) -> dict[str, list[str]]:
         return {f"like {s.name}": [s.name] for s in sites}
     from scipy.cluster.hierarchy import fcluster, linkage
 
+    # cityblock is twice the total variation distance, the measure in which R of eq. (9) counts what
+    # a wrong mix costs.
     mixes = np.array([s.label_counts / s.label_counts.sum() for s in sites])
     tree = linkage(mixes, method="average", metric="cityblock")
     member = fcluster(tree, t=groups, criterion="maxclust")

@@ -48,9 +48,11 @@ def minimise(form: Float64, pulls: Float64) -> Float64:
     pulls
         (R, C) right-hand sides h.
     """
+    # One ρ for all coordinates works only if they are of one size.
     scale = 1 / np.sqrt(np.diag(form))
     rho = 0.5
     solve = np.linalg.inv(form * np.outer(scale, scale) + rho * np.eye(len(form)))
+    # The way back onto Σ q = 1, in the metric of the form: q in scaled coordinates is scale·z.
     toward = solve @ scale
     toward /= scale @ toward
     fixed = (pulls * scale) @ solve
@@ -74,6 +76,7 @@ def minimise(form: Float64, pulls: Float64) -> Float64:
 def noise(covariance: Float64, draws: int, rng: np.random.Generator) -> Float64:
     """Normal vectors (draws, C) of a covariance that may be singular."""
     values, vectors = np.linalg.eigh(covariance)
+    # Rounding makes zero eigenvalues slightly negative.
     root = vectors * np.sqrt(np.maximum(values, 0))
     return rng.standard_normal((draws, len(values))) @ root.T
 
@@ -174,6 +177,7 @@ def guess_mix(
             "unlabelled records; the error allows for a factor of two in their temperature and "
             f"of {np.exp(LEANING):.2g} per label"
         )
+        # Probabilities are believed less by as much as they contradict themselves.
         if wrong[0] < CONTRADICTED:
             leaning = max(leaning, wrong[1])
             why = (
@@ -187,13 +191,14 @@ def guess_mix(
     chance, leaning = _agreement(view, fit, doubt, rates)
     em_draws = view.draws(fit, doubt, leaning, draws, rng)
     errors = [((d - q) ** 2).sum() for d, q in ((em_draws, fit.q), (bbse_draws, bbse))]
-    found = f"of the probabilities to the power {np.exp(-log_t):.2g}, chance of a worse fit"
+    verdict = f"of the probabilities to the power {np.exp(-log_t):.2g}, chance of a worse fit"
     if chance < CONTRADICTED:
-        why = f"the confusion matrix contradicts EM ({found} {chance:.2g})"
+        why = f"the confusion matrix contradicts EM ({verdict} {chance:.2g})"
         return MixEstimate(bbse, bbse_draws, "bbse", why)
+    # Not contradicted is not yet better: the way with the smaller error is taken.
     if errors[1] <= errors[0]:
         return MixEstimate(bbse, bbse_draws, "bbse", "it is better known than the probabilities")
-    why = f"the confusion matrix agrees with EM ({found} {chance:.2g}), which is sharper"
+    why = f"the confusion matrix agrees with EM ({verdict} {chance:.2g}), which is sharper"
     return MixEstimate(fit.q, em_draws, "em", why)
 
 
@@ -236,6 +241,8 @@ class _View:
         c = len(self.source)
         like = np.zeros_like(self.p)
         with np.errstate(divide="ignore"):
+            # p(y|x)/s(y) ∝ P(x|y). Only the probabilities are tempered: what they are divided by is
+            # the mix they are meant for.
             logs = np.log(self.p[:, self.seen]) * np.exp(-log_t) - np.log(self.source[self.seen])
         like[:, self.seen] = np.exp(logs - logs.max(axis=1, keepdims=True))
         weak, base = self.weak[np.ix_(self.seen, self.seen)], self.source[self.seen]
@@ -248,8 +255,11 @@ class _View:
                 np.log(np.maximum(like @ at, 1e-300)).sum() - (at - base) @ weak @ (at - base) / 2
             )
 
+        # EM cannot leave the simplex or overshoot, but its last digits take thousands of steps;
+        # Newton needs a good start, and a handful.
         for _ in range(20):
             q = q * ((1 / (like @ q)) @ like) / self.n
+            # A share of exactly 0 stays 0 for ever.
             q = np.maximum(q, 1e-9)
             q /= q.sum()
         best = value(q)
@@ -278,7 +288,11 @@ class _View:
         down, up = (self.fit(fit.log_t + sign * 2 * doubt, fit.q).q for sign in (-1, 1))
         moved = np.where(z < 0, -z * (down - fit.q), z * (up - fit.q)) / 2
         _, lean = self.leverage(fit)
+        # Errors in log p(y) are taken as independent between labels.
         moved[:, self.seen] += leaning * rng.standard_normal((count, len(lean))) @ lean.T
+        # The form is the information of the records and the prior: noise of that covariance on the
+        # right side gives solutions with its inverse, cut off at the edges of the simplex as they
+        # should be.
         pulls = noise(fit.form, count, rng) + (fit.q + moved)[:, self.seen] @ fit.form
         out = np.zeros((count, len(self.source)))
         out[:, self.seen] = minimise(fit.form, pulls)
@@ -287,8 +301,10 @@ class _View:
     def leverage(self, fit: _Fit) -> tuple[Float64, Float64]:
         """How the seen labels' shares move with the records' scores, and with log p(y)."""
         inner: Float64 = np.asarray(np.linalg.inv(fit.form), dtype=np.float64)
+        # Shares sum to 1: the direction along which they all grow is taken out of the inverse.
         inner -= np.outer(inner.sum(axis=0), inner.sum(axis=0)) / inner.sum()
         ratios = fit.ratios[:, self.seen]
+        # The derivative of the likelihood's gradient Σ_x r_k(x) in log p(y).
         moved = np.diag(ratios.sum(axis=0)) - ratios.T @ ratios * fit.q[self.seen]
         return inner, inner @ moved
 
@@ -297,6 +313,8 @@ def _expand(
     like: Float64, q: Float64, weak: Float64, base: Float64
 ) -> tuple[Float64, Float64, Float64]:
     """The penalised log-likelihood around q as -½ x'Px + h'x, and the ratios f_y(x)/f(x)."""
+    # Second order of Σ log(like @ q): gradient Σ r, curvature -Σ r r'. A quadratic form, so that
+    # bounds at 0 and Σ q = 1 can be kept exactly.
     ratios = like / (like @ q)[:, None]
     form = ratios.T @ ratios
     pull = ratios.sum(axis=0) + form @ q + weak @ base
@@ -309,19 +327,19 @@ class _Rates:
     def __init__(self, table: Float64, sd: float) -> None:
         c = len(table)
         totals = table.sum(axis=0)
-        known = totals > max(0.5, 2 * sd * np.sqrt(c))
+        clear = totals > max(0.5, 2 * sd * np.sqrt(c))
         # One record's worth of a typical column keeps a rare label's own from being certain. A
         # label whose total is not clearly above its noise is left to that and to the prior.
         overall = np.maximum(table.sum(axis=1), 0.5)
         # However well others are recognised, one that was never seen may not be: at most .9.
         right = float(np.clip(np.trace(table) / table.sum(), 0, 0.9))
         typical = right * np.eye(c) + (1 - right) * (overall / overall.sum())[:, None]
-        kept = np.where(known, table, 0)
-        self.n = np.where(known, totals, 0) + 1
+        kept = np.where(clear, table, 0)
+        self.n = np.where(clear, totals, 0) + 1
         self.a = (kept + typical) / self.n
         clean = np.maximum(kept, 0) + typical
         self.clean = clean / clean.sum(axis=0)
-        self.noise = np.where(known, sd**2, 0) / self.n**2
+        self.noise = np.where(clear, sd**2, 0) / self.n**2
 
     def recall(self) -> tuple[Float64, Float64]:
         """P(prediction = y | y) for each label, and its variance."""
@@ -331,6 +349,7 @@ class _Rates:
     def spread(self, q: Float64) -> Float64:
         """Covariance (C, C) of Σ_y q_y Â_y for the error in Â."""
         a, c = self.clean, len(q)
+        # Covariance of a Dirichlet column: (diag(a) - a a')/(n + 1), weighted with q².
         drawn = q**2 / (self.n + 1)
         added = q**2 * self.noise
         mixed = a @ added
@@ -352,6 +371,8 @@ def _bbse(
     """Weighted least squares with errors in the confusion matrix (Fuller's corrected equations)."""
     q: Float64 = view.source
     for _ in range(4):
+        # Half a record spread over all labels: one that is never predicted would have variance 0
+        # and infinite weight.
         share = rates.clean @ q
         share = (view.n * share + 0.5 / len(q)) / (view.n + 0.5)
         chance = np.diag(share) - np.outer(share, share)
@@ -361,6 +382,8 @@ def _bbse(
         w = np.asarray(np.linalg.inv(covariance + along), dtype=np.float64)
         w -= 1 / (along * len(q) ** 2)
         seen: Float64 = rates.a.T @ w
+        # Errors in Â add to Â'W⁻¹Â on average, which would flatten the solution; their part is taken
+        # off. Directions of which nothing is left then are up to the prior.
         plain = seen @ rates.a
         values, vectors = np.linalg.eigh(plain - np.diag(rates.against(w)))
         form = (vectors * np.maximum(values, 0)) @ vectors.T + view.weak
@@ -376,12 +399,15 @@ def _temperature(view: _View, rates: _Rates) -> tuple[float, float]:
     def excess(log_t: float, start: Float64 | None) -> tuple[float, float, Float64]:
         fit = view.fit(log_t, start)
         at = view.predicted
+        # Posterior of the predicted label: how often EM expects the prediction to be right.
         sure = fit.q[at] * fit.ratios[np.arange(view.n), at]
         error = sure.var() / view.n + fit.q**2 @ variance
         return float(sure.mean() - fit.q @ recall), float(np.sqrt(error)), fit.q
 
     low, high = -WIDEST, WIDEST
     middle, start = 0.0, None
+    # Sharper probabilities (small t) expect more right predictions, so the sign says which way to
+    # go; five halvings find the neighbourhood, a straight line does the rest.
     for _ in range(5):
         over, error, start = excess(middle, start)
         low, high = (middle, high) if over > 0 else (low, middle)
@@ -390,6 +416,8 @@ def _temperature(view: _View, rates: _Rates) -> tuple[float, float]:
     slope = max((ends[0] - ends[1]) / 0.4, 1e-9)
     middle += float(np.clip((ends[0] + ends[1]) / 2 / slope, low - middle, high - middle))
     doubt = error / slope
+    # Two normal sources about log t, the prior around 0 and the confusion matrix: weights by their
+    # precision.
     kept = DOUBT**2 / (DOUBT**2 + doubt**2)
     return middle * kept, float(doubt * np.sqrt(kept))
 
@@ -404,6 +432,8 @@ def _agreement(view: _View, fit: _Fit, doubt: float, rates: _Rates) -> tuple[flo
 
     inner, lean = view.leverage(fit)
     a = rates.a[:, view.seen]
+    # What one record moves of "observed minus explained" predictions: by its own prediction, and by
+    # its pull on EM's mix. Both come from the same record, so they are not independent.
     each = -fit.ratios[:, view.seen] @ (inner @ a.T)
     each[np.arange(view.n), view.predicted] += 1 / view.n
     each -= each.mean(axis=0)
@@ -411,29 +441,33 @@ def _agreement(view: _View, fit: _Fit, doubt: float, rates: _Rates) -> tuple[flo
     moved = rates.a @ (other.q - fit.q)
     spread = each.T @ each + rates.spread(fit.q) + np.outer(moved, moved)
     spread += np.eye(len(fit.q)) * 0.5 / view.n**2  # keeps labels never predicted finite
+    # Whitened: then the squared distance is χ², with one degree less as shares sum to 1.
     root = np.linalg.inv(np.linalg.cholesky(spread))
     off = root @ (view.rates - rates.a @ fit.q)
     sizes, vectors = np.linalg.eigh(root @ a @ lean @ lean.T @ a.T @ root.T)
     off = vectors.T @ off
     scale = LEANING * np.exp(-fit.log_t)  # the doubt is about the probabilities as given
     tried = scale * np.geomspace(0.02, 20, 60)
+    # Leaning of deviation τ stretches each principal direction to 1 + τ²·size.
     wide = 1 + np.outer(tried**2, np.maximum(sizes, 0))
     weight = (
         np.log(tried) - np.log1p((tried / scale) ** 2) - (np.log(wide) + off**2 / wide).sum(1) / 2
     )
     weight = np.exp(weight - weight.max())
-    found = float(np.sqrt(weight @ tried**2 / weight.sum()))
+    leaning = float(np.sqrt(weight @ tried**2 / weight.sum()))
     mix = chi2.sf(off @ off, len(off) - 1)
     # The recall of each label, by f_y(x)/f(x) over the target's records: it sees labels that EM
     # overlooked altogether.
     recall, worth = _implied_recall(view, fit)
     shift = _implied_recall(view, other)[0] - recall
     measured, variance = rates.recall()
-    told = view.seen & (worth >= 5)
-    chosen = (measured * (1 - measured))[told] / worth[told]
-    z = (recall - measured)[told] ** 2 / (variance[told] + chosen + shift[told] ** 2 + 1e-12)
-    chances = [mix, chi2.sf(z.sum(), told.sum()), _overlooked(view, fit)[0]]
-    return min(1.0, len(chances) * float(min(chances))), found
+    judged = view.seen & (worth >= 5)
+    chosen = (measured * (1 - measured))[judged] / worth[judged]
+    # Three sources of error: the recall as measured, the target's own records, the temperature.
+    z = (recall - measured)[judged] ** 2 / (variance[judged] + chosen + shift[judged] ** 2 + 1e-12)
+    chances = [mix, chi2.sf(z.sum(), judged.sum()), _overlooked(view, fit)[0]]
+    # The smallest of three chances must be multiplied by three (Bonferroni).
+    return min(1.0, len(chances) * float(min(chances))), leaning
 
 
 def _overlooked(view: _View, fit: _Fit) -> tuple[float, float]:
@@ -444,12 +478,13 @@ def _overlooked(view: _View, fit: _Fit) -> tuple[float, float]:
     """
     from scipy.stats import norm
 
-    told = view.seen & (_implied_recall(view, fit)[1] >= view.n / 10)
-    if not told.any():
+    judged = view.seen & (_implied_recall(view, fit)[1] >= view.n / 10)
+    if not judged.any():
         return 1.0, 0.0
-    mean = fit.ratios[:, told].mean(axis=0)
-    error = np.maximum(fit.ratios[:, told].std(axis=0), 1e-9) / np.sqrt(view.n)
-    chance = told.sum() * norm.sf((1 - mean) / error).min()
+    mean = fit.ratios[:, judged].mean(axis=0)
+    error = np.maximum(fit.ratios[:, judged].std(axis=0), 1e-9) / np.sqrt(view.n)
+    # Only too little counts against EM, and the worst of all labels was picked (Bonferroni).
+    chance = judged.sum() * norm.sf((1 - mean) / error).min()
     return min(1.0, float(chance)), float(np.sqrt((np.log(np.maximum(mean, 1e-9)) ** 2).mean()))
 
 
@@ -461,8 +496,8 @@ def _implied_recall(view: _View, fit: _Fit) -> tuple[Float64, Float64]:
     return hits / sums, sums**2 / np.maximum((fit.ratios**2).sum(axis=0), 1e-300)
 
 
-def _table(given: ArrayLike, n_classes: int, sd: float) -> Float64:
-    table = checks.as_float(checks.array(given, "confusion"), "confusion").astype(np.float64)
+def _table(confusion: ArrayLike, n_classes: int, sd: float) -> Float64:
+    table = checks.as_float(checks.array(confusion, "confusion"), "confusion").astype(np.float64)
     fits = np.isfinite(table) & (np.abs(table) <= checks.MOST_RECORDS)
     if table.shape != (n_classes, n_classes) or not (fits & ((table >= 0) | (sd > 0))).all():
         raise FedcoverError(

@@ -46,12 +46,15 @@ def likelihood_ratio(
         (sites,) numbers of calibration records N^i.
     """
     table = _count_table(counts)
-    wanted = _target(table, target)
+    target_shares = _target(table, target)
     if sizes is None:
+        # Eq. (10): pooled counts, which weigh each site by its count total.
         mixture = table.sum(axis=0) / table.sum()
     else:
+        # Eq. (7) with π_i = N^i/N: weights are for calibration records, so the denominator must be
+        # their label distribution, whatever other data the labels were counted from.
         mixture = calibration_mixture(table, sizes)
-    return _divide(wanted, mixture)
+    return _divide(target_shares, mixture)
 
 
 def oracle_ratio(priors: ArrayLike, sizes: ArrayLike, target: int | ArrayLike) -> Float64:
@@ -105,8 +108,11 @@ def _vector(values: ArrayLike, what: str) -> Float64:
     return v
 
 
-def _divide(wanted: Float64, mixture: Float64) -> Float64:
-    return np.divide(wanted, mixture, out=np.zeros_like(wanted), where=mixture > 1 / LARGEST)
+def _divide(target_shares: Float64, mixture: Float64) -> Float64:
+    # The indicator of eq. (10): a label that nobody counted has weight 0, and its records none.
+    return np.divide(
+        target_shares, mixture, out=np.zeros_like(target_shares), where=mixture > 1 / LARGEST
+    )
 
 
 def _count_table(counts: ArrayLike) -> Float64:
@@ -171,7 +177,7 @@ def exact_weights(
     """
     rows = _rows(priors, "priors")
     n = checks.counts(sizes, len(rows), "sizes")
-    wanted = _target(rows, target)
+    target_shares = _target(rows, target)
     c = checks.counts(label_counts, rows.shape[1], "label_counts")
     checks.choice(method, "method", ["auto", "fourier", "saddlepoint"])
     if c.sum() != n.sum() + 1:
@@ -180,28 +186,32 @@ def exact_weights(
             allowed=f"a total of {n.sum() + 1}: the calibration records and the query",
             fix="Add one to the count of the query's label",
         )
-    return weights_at(rows, n, wanted, c, method)
+    return weights_at(rows, n, target_shares, c, method)
 
 
 def weights_at(
-    rows: Float64, n: NDArray[np.int64], wanted: Float64, c: NDArray[np.int64], method: str
+    rows: Float64, n: NDArray[np.int64], target_shares: Float64, c: NDArray[np.int64], method: str
 ) -> Float64:
     """`exact_weights` for checked input."""
     rows, n = rows[n > 0], n[n > 0]  # a site without records says nothing
     rows = np.where(rows > 1e-100, rows, 0.0)  # rounding dust, which would overflow below
     seen = c > 0
     foreign = seen & ~(rows > 0).any(axis=0)  # labels that no site can have: the query's alone
-    if foreign.any() and c[foreign].sum() == 1 and wanted[foreign] > 0:
+    if foreign.any() and c[foreign].sum() == 1 and target_shares[foreign] > 0:
         return foreign.astype(np.float64)
-    if not _possible(rows, n, wanted, c):
+    if not _possible(rows, n, target_shares, c):
         raise FedcoverError(
             "label_counts are impossible under the given label distributions",
             allowed="counts that the sites and the target can have produced together",
             fix="Check that priors, sizes and label_counts belong to the same federation",
         )
+    # Given that no other label occurs, each site draws from what is left of its distribution.
     sub = rows[:, seen] / rows[:, seen].sum(axis=1, keepdims=True)
     theta, shares = _tilt(sub, n, c[seen])
     log_p = theta.copy()  # Pr(S = c - e_y) ∝ e^{θ_y} Pr_tilted(S = c - e_y)
+    # The tilted law has its centre at c·N/(N+1), so its probabilities at c - e_y are of one size:
+    # small enough differences to leave out (saddlepoint), large enough numbers to compute
+    # (Fourier).
     if method != "saddlepoint":
         widths = _grid(shares, n)
         bits = np.log2(widths).sum()
@@ -213,22 +223,27 @@ def weights_at(
             )
         if method == "fourier" or bits <= LARGEST_GRID_BITS:
             log_p += np.log(np.maximum(_invert(shares, n, c[seen], widths), 1e-300))
+    # p_y ∝ P*(y)·Pr(S = c - e_y)/c_y, in logarithms: single factors go beyond the range of floats.
     with np.errstate(divide="ignore"):
-        log_w = np.log(wanted[seen]) + log_p - np.log(c[seen])
+        log_w = np.log(target_shares[seen]) + log_p - np.log(c[seen])
     w = np.exp(log_w - log_w.max())
     out = np.zeros(len(c))
     out[seen] = w / (w @ c[seen])
     return out
 
 
-def _possible(rows: Float64, n: NDArray[np.int64], wanted: Float64, c: NDArray[np.int64]) -> bool:
+def _possible(
+    rows: Float64, n: NDArray[np.int64], target_shares: Float64, c: NDArray[np.int64]
+) -> bool:
     """Whether sites and query can have the label counts c: a flow from each to its labels."""
-    owners = np.vstack([rows, wanted])
+    owners = np.vstack([rows, target_shares])
     if (owners > 0).all() or c.sum() >= 2**31:  # beyond the flow solver's integers: not checked
         return True
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import maximum_flow
 
+    # Source → owners (N^i records, one for the query) → labels they can have → sink (c_y): the
+    # counts are possible if all c records get through.
     supply, (k, m) = np.append(n, 1), owners.shape
     site, label = np.nonzero(owners)
     start = np.concatenate([np.zeros(k, int), 1 + site, 1 + k + np.arange(m)])
@@ -253,6 +268,7 @@ def _tilt(rows: Float64, n: NDArray[np.int64], c: NDArray[np.int64]) -> tuple[Fl
         if np.abs(expected - aim).max() <= 1e-10 * aim.max() or tilt.min() < 1e-100:
             break
         tilt *= aim / expected
+        # A common factor changes no row, but would grow without end.
         tilt /= tilt.max()
         shares = rows * tilt
         shares /= shares.sum(axis=1, keepdims=True)
@@ -293,6 +309,9 @@ def _invert(
         turn = np.exp(1j * angle)
         phi = np.ones(angle.shape[1], dtype=complex)
         for row, size in zip(shares, n, strict=True):
+            # Records of a site are independent: its characteristic function is a power of one
+            # record's. The count of the label left out follows from the others, so it needs no axis
+            # of its own.
             phi *= (row[drop] + row[others] @ turn) ** int(size)
         base = phi * np.exp(-1j * (c[others] @ angle))  # the dropped label gives up one record
         total[drop] += base.real.sum()
