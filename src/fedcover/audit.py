@@ -72,12 +72,12 @@ class Audit:
 
     def describe(self) -> str:
         """The verdict in one sentence."""
-        found = f"{self.runs:,} runs on each of two neighbouring data sets prove ε ≥ "
-        found += f"{self.lower:.3f} at δ = {self.delta:g}, with {self.confidence:.0%} confidence"
+        proof = f"{self.runs:,} runs on each of two neighbouring data sets prove ε ≥ "
+        proof += f"{self.lower:.3f} at δ = {self.delta:g}, with {self.confidence:.0%} confidence"
         if self.contradicted:
-            return f"CONTRADICTED: the claim is ε = {self.claim:.4g}, but {found}."
+            return f"CONTRADICTED: the claim is ε = {self.claim:.4g}, but {proof}."
         part = f" ({self.lower / self.claim:.0%} of it)" if self.claim > 0 else ""
-        return f"not contradicted: the claim is ε = {self.claim:.4g}, and {found}{part}."
+        return f"not contradicted: the claim is ε = {self.claim:.4g}, and {proof}{part}."
 
 
 def lower_bound(
@@ -96,11 +96,14 @@ def lower_bound(
         Of the split into runs that choose the threshold and runs that give the bound.
     """
     delta = checks.real(delta, "delta", 0, 1)
+    # Half of the risk for each of the two intervals, P(A) and Q(A).
     miss = (1 - checks.real(confidence, "confidence", 0, 1 - 1e-9, open_low=True)) / 2
     rng = checks.generator(seed, "audit")
+    # The runs that choose must be a random part: those that bound are then fresh to the choice.
     shuffled = [rng.permutation(np.asarray(x, dtype=np.float64)) for x in (first, second)]
     cut = int(CHOOSING * checks.whole(min(map(len, shuffled)), "runs", 8))
     best, choice = -np.inf, (1.0, 0, 0.0)
+    # Both tails, and both data sets in the role of P: ε bounds all four.
     for sign in (1.0, -1.0):
         trial = [np.sort(sign * x[:cut]) for x in shuffled]
         both = np.sort(np.concatenate(trial))
@@ -110,9 +113,9 @@ def lower_bound(
         above = [cut - np.searchsorted(x, at, side="right") for x in trial]
         for one in (0, 1):
             # Far stricter than below, or a lucky handful of runs in the tail would be chosen.
-            found = _bound(above[one], cut, above[1 - one], cut, delta, miss / 100)
-            if found.max() > best:
-                best, choice = found.max(), (sign, one, at[found.argmax()])
+            bounds = _bound(above[one], cut, above[1 - one], cut, delta, miss / 100)
+            if bounds.max() > best:
+                best, choice = bounds.max(), (sign, one, at[bounds.argmax()])
     sign, one, threshold = choice
     rest = [sign * x[cut:] for x in shuffled]
     (many, n_many), (few, n_few) = (((x > threshold).sum(), len(x)) for x in rest[:: 1 - 2 * one])
@@ -125,21 +128,23 @@ def _bound(many: Any, n_many: int, few: Any, n_few: int, delta: float, miss: flo
 
     low = np.where(many > 0, beta.ppf(miss, np.maximum(many, 1), n_many - many + 1), 0.0) - delta
     high = np.where(few < n_few, beta.ppf(1 - miss, few + 1, np.maximum(n_few - few, 1)), 1.0)
+    # P(A) - δ ≤ e^ε Q(A), with both ends on the side that makes ε small: the bound may be weak but
+    # not wrong.
     return np.log(np.maximum(low, 1e-300) / high)
 
 
 def watched(method: Method, task: Task, sites: list[Site]) -> tuple[Published, list[Asked]]:
-    """Both halves of a protocol to the end: what is published, and all that was asked."""
-    by_name, asked = {s.name: s for s in sites}, list[Asked]()
+    """Both halves of a protocol to the end: what is published, and all queries sent."""
+    by_name, sent = {s.name: s for s in sites}, list[Asked]()
 
     def ask(number: int, queries: Asked) -> Round:
-        asked.append(queries)
+        sent.append(queries)
         replies = {n: method.answer(q, by_name[n]) for n, q in queries_of(queries).items()}
         if isinstance(queries, SumRound):
             return {"sum": sum_replies(queries, replies, task.sites)}
         return replies
 
-    return drive(method.server(task), ask), asked
+    return drive(method.server(task), ask), sent
 
 
 def audit_sketch(
@@ -179,9 +184,9 @@ def audit_sketch(
         task = Task(names, 2 * count + 1, (0.1,), privacy=privacy)
         plain = []
         for world, sites in enumerate(neighbours(names, count, privacy.relation)):
-            seen, asked = watched(method, task, sites)
-            values[world].append(statistic(seen, asked, privacy.relation))
-            plain.append(_without_noise(asked, sites, method))
+            seen, sent = watched(method, task, sites)
+            values[world].append(statistic(seen, sent, privacy.relation))
+            plain.append(_without_noise(sent, sites, method))
         leak |= plain[0] != plain[1]  # something travels that differs, without noise
         if progress:
             progress(2 * count)
@@ -189,8 +194,8 @@ def audit_sketch(
     lower = lower_bound(first, second, privacy.delta, confidence, seed)
     claim = stated.epsilon if claim is None else checks.real(claim, "claim", 0, math.inf)
     what = f"The sketch at ε = {privacy.epsilon:g}, one record, {privacy.relation}, {privacy.view}"
-    found = math.inf if leak else lower
-    return Audit(what, claim, privacy.delta, found, confidence, stated.epsilon, runs)
+    proven = math.inf if leak else lower
+    return Audit(what, claim, privacy.delta, proven, confidence, stated.epsilon, runs)
 
 
 def neighbours(names: tuple[str, ...], count: int, relation: str) -> tuple[list[Site], list[Site]]:
@@ -207,15 +212,17 @@ def neighbours(names: tuple[str, ...], count: int, relation: str) -> tuple[list[
     return [first, *others], [second, *others]
 
 
-def _without_noise(asked: list[Asked], sites: list[Site], method: Method) -> list[dict[str, Any]]:
+def _without_noise(sent: list[Asked], sites: list[Site], method: Method) -> list[dict[str, Any]]:
     """The plain numbers of the first site's replies."""
-    return [dict(method.answer(queries_of(q)["a"], sites[0]).numbers) for q in asked]
+    return [dict(method.answer(queries_of(q)["a"], sites[0]).numbers) for q in sent]
 
 
-def statistic(seen: SketchTable, asked: list[Asked], relation: str) -> Float64:
+def statistic(seen: SketchTable, sent: list[Asked], relation: str) -> Float64:
     """The log-likelihood ratio of every run, up to a constant: changed numbers over σ²."""
-    numbers = queries_of(asked[0])["a"].numbers
+    numbers = queries_of(sent[0])["a"].numbers
     parts = len(seen.sites)
+    # One record in the top bin adds a whole column of the factor: the ratio weighs each measured
+    # number by what it changes, over the variance of all sites' noise in the sum.
     column = coefficients(seen.layout.bins).astype(np.float64)
     table = seen.table @ column / (float(numbers["table_sigma"]) ** 2 * parts)
     labels = seen.labels / (float(numbers["label_sigma"]) ** 2 * parts)
@@ -265,8 +272,8 @@ def audit_paper(
         drawn = int(np.random.default_rng().binomial(runs, 0.5))
         need, kept = {"a": drawn, "b": runs - drawn}, list[Float64]()
         while any(need.values()):
-            published, asked = watched(method, task, sites)
-            (name,) = queries_of(asked[-1])  # who took part
+            published, sent = watched(method, task, sites)
+            (name,) = queries_of(sent[-1])  # who took part
             cells = np.concatenate([fit.thresholds[0] for fit in published.values()])
             kept.append(cells[: need[name]])
             need[name] -= len(kept[-1])

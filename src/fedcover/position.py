@@ -37,6 +37,7 @@ def positions(scores: Any, distances: Any = None) -> Positions:
     """
     v = np.asarray(scores, dtype=np.float64) + 0.0  # -0.0 has a bit more
     d = 1 - v if distances is None else np.asarray(distances, dtype=np.float64) + 0.0
+    # A positive float's bits grow with it, so those of the distance, taken off TOP, grow with V.
     upper = TOP - np.clip(d, 0, 0.5).view(np.int64)
     return np.where(v <= 0.5, v.view(np.int64), upper)
 
@@ -44,6 +45,7 @@ def positions(scores: Any, distances: Any = None) -> Positions:
 def distances_at(at: Any) -> Float64:
     """1 - V at a position: exact beyond one half."""
     p = np.asarray(at, dtype=np.int64)
+    # Below one half 1 - V loses nothing that matters: V itself is what is known there.
     low = 1 - np.clip(p, 0, HALF).view(np.float64)
     return np.where(p <= HALF, low, (TOP - np.clip(p, HALF, TOP)).view(np.float64))
 
@@ -52,6 +54,8 @@ def scores_at(at: Any) -> Float64:
     """V at a position, rounded up where a float cannot say it."""
     p = np.asarray(at, dtype=np.int64)
     d = distances_at(p)
+    # Rounded to the even neighbour this may fall below V, and a set would lose its last label: a
+    # threshold may only be rounded up.
     high = 1 - d
     high = np.where(1 - high > d, np.nextafter(high, 2), high)  # 1 - high is exact here
     return np.where(p <= HALF, np.clip(p, 0, HALF).view(np.float64), high)

@@ -70,12 +70,12 @@ def weighted_quantile(
             allowed="finite numbers ≥ 0 with a positive sum",
             fix="Look at how the weights were made",
         )
-    wanted = checks.as_float(checks.array(level, "level"), "level").astype(np.float64)
-    if not ((wanted >= 0) & (wanted <= 1)).all():
+    levels = checks.as_float(checks.array(level, "level"), "level").astype(np.float64)
+    if not ((levels >= 0) & (levels <= 1)).all():
         raise FedcoverError(
             f"level is {level!r}", allowed="numbers in [0, 1]", fix="A level is 1 - alpha"
         )
-    result = WeightedSample(v, w).quantile(wanted * total)
+    result = WeightedSample(v, w).quantile(levels * total)
     return float(result) if result.ndim == 0 else result
 
 
@@ -86,6 +86,7 @@ class WeightedSample:
     """
 
     def __init__(self, values: Float64 | Positions, weights: Float64) -> None:
+        # A value without weight is no jump of G; the slack below could otherwise return it.
         keep = weights > 0
         values, weights = values[keep], weights[keep]
         order = np.argsort(values, kind="stable")
@@ -95,6 +96,9 @@ class WeightedSample:
 
     def quantile(self, mass: Float64) -> NDArray[Any]:
         """inf{q : G(q) ≥ mass}; infinite, or beyond TOP, where even the total falls short."""
+        # inf{…} is the first value whose sum reaches the level: side="left" takes equality, the
+        # slack equality up to rounding. Without it thresholds would depend on the order of
+        # summation.
         slack = rounding_slack(self.total, len(self.values))
         index = np.searchsorted(self.cumulative, mass - slack, side="left")
         beyond = TOP + 1 if self.values.dtype == np.int64 else np.inf
@@ -112,6 +116,8 @@ def conformal_positions(
     """
     if sample.total == 0:
         return np.full((len(alphas), len(query_weights)), TOP)
+    # Normalised weights p = w/(W + w_y) (eq. 5) with both sides multiplied by W + w_y: then one
+    # sorted sample serves all labels.
     keep = 1 - np.asarray(alphas)[:, None]
     return np.minimum(sample.quantile(keep * (sample.total + query_weights)), TOP)
 
@@ -120,6 +126,7 @@ def pinball(q: ArrayLike, v: ArrayLike, alpha: ArrayLike) -> Float64:
     """Pinball loss S_{α,v}(q) = (1-α)(v-q)₊ + α(q-v)₊, whose mean the (1-α)-quantile minimises."""
     gap = np.asarray(q, dtype=np.float64) - np.asarray(v, dtype=np.float64)
     a = np.asarray(alpha)
+    # Of two lines through 0 with slopes α > 0 > α - 1 the upper one is the active one.
     return np.maximum(a * gap, (a - 1) * gap)
 
 
@@ -148,9 +155,12 @@ def moreau_minimiser(values: ArrayLike, weights: ArrayLike, alpha: float, gamma:
     objective = SmoothQuantileLoss(v, w)
     slopes = objective.gradient(kinks, alpha, gamma)
     slack = rounding_slack(float(w.sum()), len(w))
+    # Without slack, a slope of zero that rounding made negative would send the minimiser to the far
+    # end of a flat piece.
     k = int(np.argmax(slopes >= -slack))
     if k == 0 or slopes[k] <= slack or slopes[k] == slopes[k - 1]:
         return float(kinks[k])
+    # Between two kinks the derivative is a line: its zero by interpolation is exact.
     share = -slopes[k - 1] / (slopes[k] - slopes[k - 1])
     return float(kinks[k - 1] + share * (kinks[k] - kinks[k - 1]))
 
@@ -186,6 +196,7 @@ class SmoothQuantileLoss:
         self, q: ArrayLike, alpha: ArrayLike, gamma: float, at_one: float | Float64 = 0.0
     ) -> Float64:
         """The loss at q; `at_one` adds the point mass at score 1. All broadcast."""
+        # Outside the window the envelope is a line: the pinball loss less γ·slope²/2.
         x, a, (w0, w1, w2), (s0, s1, s2), (_, squares, _) = self._parts(q, alpha, gamma)
         left = a * (x * w0 - s0) - gamma * a**2 / 2 * w0
         middle = (x**2 * w1 - 2 * x * s1 + squares) / (2 * gamma)

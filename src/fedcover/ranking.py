@@ -66,12 +66,14 @@ class Rows:
     def rest(self) -> Float64:
         """(n, 1) sum of each row without its largest entry."""
         others = self._wide.copy()
+        # Set to 0 before summing, not subtracted after: near 1 the difference would have no digits.
         others[np.arange(len(others)), others.argmax(axis=1)] = 0
         return others.sum(axis=1, keepdims=True)
 
     @cached_property
     def rival(self) -> Float64:
         """The largest probability among the other labels."""
+        # The largest two are enough: one's own label is among them or not.
         two = np.partition(self._wide, self.n_classes - 2, axis=1)[:, -2:]
         return np.where(self.own == two[:, 1:], two[:, :1], two[:, 1:])
 
@@ -107,7 +109,7 @@ def masses(
 ) -> tuple[Float64, Float64, Ranks]:
     """For every label of every row: the mass strictly above, all other mass, and the rank.
 
-    Equal probabilities share all three. What is not wanted, `upper` or `lower`, is left empty. The
+    Equal probabilities share all three. What is not needed, `upper` or `lower`, is left empty. The
     compiled form (a radix sort per row, three times as fast) gives the same numbers to the last
     bit; it is for large inputs, because loading the compiler takes half a second.
     """
@@ -129,8 +131,9 @@ def masses(
     above, below = np.empty((n * upper, c)), np.empty((n * lower, c))
     rank = np.empty((n, c), dtype=np.int64)
     np.put_along_axis(rank, order, at + 1, axis=1)
-    for wanted, out, along in ((upper, above, ordered), (lower, below, ordered[:, ::-1])):
-        if wanted:
+    for needed, out, along in ((upper, above, ordered), (lower, below, ordered[:, ::-1])):
+        if needed:
+            # Exclusive sums, each from its own end: below is never 1 minus above.
             mass = np.zeros((n, c))
             np.cumsum(along[:, :-1], axis=1, dtype=np.float64, out=mass[:, 1:])
             mass = mass if out is above else mass[:, ::-1]

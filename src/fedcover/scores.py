@@ -76,11 +76,13 @@ class Score:
         self, p: Floats, y: NDArray[np.int64], seed: Seed = None, u: ArrayLike | None = None
     ) -> Positions:
         """The position of each own score, for probabilities and labels known to be in order."""
+        # One u per record before any chunk is cut: how rows are grouped changes no score.
         u_rows = self._u(p, seed, u, y)
         out = np.empty(len(p), dtype=np.int64)
         for rows in checks.row_chunks(*p.shape):
-            asked, mine = Rows(p[rows], y[rows]), u_rows[rows, None]
-            sides = (_clipped(f(asked, mine))[:, 0] for f in (self._score, self._distance))
+            batch, mine = Rows(p[rows], y[rows]), u_rows[rows, None]
+            # V and 1 - V are each a sum of their own; rounding alone takes one beyond [0, 1].
+            sides = (_clipped(f(batch, mine))[:, 0] for f in (self._score, self._distance))
             out[rows] = positions(*sides)
         return out
 
@@ -110,12 +112,12 @@ class Score:
         u_rows = self._u(probs, seed, u)
         large = probs.size >= LARGE
         for rows in checks.row_chunks(*probs.shape):
-            asked = Rows(probs[rows], compiled=large, upper=scores, lower=distances)
+            batch = Rows(probs[rows], compiled=large, upper=scores, lower=distances)
             mine, empty = u_rows[rows, None], np.empty((0, probs.shape[1]))
             yield (
                 rows,
-                _clipped(self._score(asked, mine)) if scores else empty,
-                _clipped(self._distance(asked, mine)) if distances else empty,
+                _clipped(self._score(batch, mine)) if scores else empty,
+                _clipped(self._distance(batch, mine)) if distances else empty,
             )
 
     def _checked(
@@ -144,14 +146,14 @@ class Score:
     ) -> Float64:
         """The u of every record: given, fixed, or random."""
         if u is not None:
-            given = checks.array(u, "u")
-            if given.shape not in ((), (len(p),)):
+            uniforms = checks.array(u, "u")
+            if uniforms.shape not in ((), (len(p),)):
                 raise FedcoverError(
-                    f"u has shape {given.shape}",
+                    f"u has shape {uniforms.shape}",
                     allowed=f"one number, or one per record: ({len(p)},)",
                     fix="Give as many u as records",
                 )
-            return checks.unit_scores(np.broadcast_to(given, (len(p),)), "u")
+            return checks.unit_scores(np.broadcast_to(uniforms, (len(p),)), "u")
         setting = getattr(self, "u", 1.0)
         if setting == "uniform":
             return row_uniforms(p, checks.generator(seed), labels)
@@ -237,6 +239,8 @@ class RAPS(_Randomised):
         return (_upto(rows, u) + self.penalty * beyond) / self.divisor(rows.n_classes)
 
     def _distance(self, rows: Rows, u: Float64) -> Float64:
+        # The penalty that the last rank would have, less one's own: 1 - V without a subtraction
+        # from 1.
         beyond = np.maximum(0, rows.rank - self.k_reg)
         spared = self.penalty * (max(0, rows.n_classes - self.k_reg) - beyond)
         return (_beyond(rows, u) + spared) / self.divisor(rows.n_classes)
@@ -271,6 +275,7 @@ class SAPS(_Randomised):
 
     def _distance(self, rows: Rows, u: Float64) -> Float64:
         rank, rest = rows.rank, rows.rest / rows.total
+        # 1 = (top + rest)/total, so what V leaves is the rest, and the steps of all further ranks.
         first = rest + (1 - u) * (rows.top / rows.total) + self.penalty * (rows.n_classes - 1)
         other = rest + self.penalty * (rows.n_classes - rank + (1 - u))
         return np.where(rank == 1, first, other) / self.divisor(rows.n_classes)
@@ -285,6 +290,7 @@ class LAC(Score):
     """Least ambiguous classifier (Sadinle, Lei, Wasserman 2019): V = 1 - f̂(x)[y]."""
 
     def _score(self, rows: Rows, u: Float64) -> Float64:
+        # 1 - f̂[y] as the mass of the other labels: for a sure model 1 - f̂[y] itself would be 0.
         return (rows.rest + (rows.top - rows.own)) / rows.total
 
     def _distance(self, rows: Rows, u: Float64) -> Float64:
@@ -296,6 +302,8 @@ class Margin(Score):
     """How far the best other label is ahead: V = (1 + max_{y'≠y} f̂[y'] - f̂[y]) / 2."""
 
     def _score(self, rows: Rows, u: Float64) -> Float64:
+        # 1 + rival - own with 1 = (rest + top)/total: no term is negative, so small scores keep all
+        # digits.
         return (rows.rest + (rows.top - rows.own) + rows.rival) / (2 * rows.total)
 
     def _distance(self, rows: Rows, u: Float64) -> Float64:
@@ -349,14 +357,17 @@ def row_uniforms(
     sensitivity of private releases rests on that.
     """
     words = p.shape[1] * (p.dtype.itemsize // 4)
+    # Odd multipliers can be inverted modulo 2^64: no bit of a word is lost.
     odd = rng.integers(0, 2**63, size=words, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
     start = rng.integers(0, 2**63, dtype=np.uint64)
     hashed = np.empty(len(p), dtype=np.uint64)
     for rows in checks.row_chunks(*p.shape):
         bits = np.ascontiguousarray(p[rows]).view(np.uint32)
         hashed[rows] = bits.astype(np.uint64) @ odd
+    # Equal rows of other labels must not be counted: one record more would shift their numbers.
     same = hashed if labels is None else _mix(hashed) + labels.astype(np.uint64)
     mixed = _mix(_mix(hashed) + start + _occurrence(same))
+    # The upper 53 bits: as many as a double has, so that 1 is never reached.
     return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 

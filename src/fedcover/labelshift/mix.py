@@ -382,8 +382,8 @@ def _bbse(
         w = np.asarray(np.linalg.inv(covariance + along), dtype=np.float64)
         w -= 1 / (along * len(q) ** 2)
         seen: Float64 = rates.a.T @ w
-        # Errors in Â add to Â'W⁻¹Â on average, which would flatten the solution; their part is taken
-        # off. Directions of which nothing is left then are up to the prior.
+        # Errors in Â add to Â'W⁻¹Â on average, which would flatten the solution; their part is
+        # taken off. Directions of which nothing is left then are up to the prior.
         plain = seen @ rates.a
         values, vectors = np.linalg.eigh(plain - np.diag(rates.against(w)))
         form = (vectors * np.maximum(values, 0)) @ vectors.T + view.weak
