@@ -125,9 +125,12 @@ def lemma_2_3_shift_distance(target: ArrayLike, ratios: ArrayLike, mixture: Arra
         (C,) true mixture P_cal.
     """
     p_cal = checks.distribution(mixture, None, "mixture")
-    wanted = checks.distribution(target, len(p_cal), "target")
+    target_shares = checks.distribution(target, len(p_cal), "target")
     w, mean = checked_ratios(ratios, p_cal)
-    return float(np.abs(wanted - w * p_cal / mean).sum() / 2)
+    # Half the sum of absolute differences is total variation, the most by which two distributions
+    # can differ on any event, such as "covered". Divided by the mean, so that the scale of ŵ
+    # cancels.
+    return float(np.abs(target_shares - w * p_cal / mean).sum() / 2)
 
 
 def equation_11_expected_shift_distance(
@@ -172,6 +175,8 @@ def expected_shift_distance(
     The paper's proof with E Σ_y |P* - P̂*| ≤ √((|Y|-1)/M*) and its other constants kept instead of
     rounded up. Assumptions and parameters are those of `equation_11_expected_shift_distance`.
     """
+    # E|P̂ - P| of one label is at most √(P(1-P)/M*); summed over the labels, by Cauchy and Schwarz,
+    # at most √((|Y|-1)/M*).
     m, spread = _label_counts(target_count, total_count, n_classes, smallest_share)
     logs = 2 * math.log(n_classes) + math.log(m)
     return Bound(
@@ -206,6 +211,7 @@ def theorem_2_4_estimated(
     w, mean = checked_ratios(ratios, checks.distribution(mixture, None, "mixture"))
     rho2 = (float(w.max()) / mean) ** 2
     factor = 2 * math.log(total) / total
+    # The theorem has the larger of the two, not the sum: it is booked under the name that wins.
     weights_win = 3 * rho2 >= 7 * small
     return Bound(
         {
@@ -220,6 +226,8 @@ def theorem_2_4_estimated(
 def _small_sites(sizes: ArrayLike) -> tuple[int, float]:
     """N and Σ √N^i over the sites with N^i/12 < log N."""
     n = checks.counts(sizes, None, "sizes").astype(np.float64)
+    # The subsample draws N^i/2 records of site i on average; that it asks for more than there are
+    # is unlikely, except at sites with fewer than 12 log N records, which enter one by one.
     total = int(n.sum())
     return total, float(np.sqrt(n[n / 12 < math.log(total)]).sum())
 
@@ -245,5 +253,6 @@ def _label_counts(
     m = checks.whole(target_count, "target_count", 1)
     total = checks.whole(total_count, "total_count", 1)
     classes = checks.whole(n_classes, "n_classes", 2)
+    # The smallest of |Y| shares is at most 1/|Y|: more is a mistake, and would flatter the bound.
     share = checks.real(smallest_share, "smallest_share", 0, 1 / classes * (1 + 1e-9))
     return m, 1 / math.sqrt(total * share) if share > 0 else math.inf

@@ -88,12 +88,16 @@ def federation_bounds(
         )
 
     span = coverage.theorem_2_1_exact_weights(alpha, _largest_weight(ratios, records, own))
-    known = coverage.theorem_2_2_subsampled(sizes, max(1.0, float(ratios.max())))
+    # A ratio of distributions has mean 1, so its largest value is at least 1; a ratio of counts may
+    # fall short where no site has some of the labels.
+    oracle = coverage.theorem_2_2_subsampled(sizes, max(1.0, float(ratios.max())))
     shift = (int(own.sum()), int(counts.sum()), sites[0].n_classes, float(mixture.min()))
     printed = coverage.equation_11_expected_shift_distance(*shift)
     sound = coverage.expected_shift_distance(*shift)
     unseen = int((mixture == 0).sum())
     missing = f"infinite: {unseen} labels occur at no site" if unseen else ""
+    # The repaired bound on E[R], as eq. (11) is not established for many labels; R itself, a total
+    # variation distance, is never above 1.
     main = coverage.theorem_2_4_estimated(sizes, ratios, mixture, min(1.0, sound.total))
     error = "error of the coverage"
     rows = [
@@ -104,7 +108,7 @@ def federation_bounds(
             "largest weight",
             f"coverage in {span}",
         ),
-        _row("Theorem 2.2", f"{error}, known ratios, half of the data", known),
+        _row("Theorem 2.2", f"{error}, known ratios, half of the data", oracle),
         _row(
             "Equation 11",
             "expected shift distance R, as printed",
@@ -152,6 +156,7 @@ def _algorithm_1(sites: list[Site], ratios: Float64, alpha: float, gamma: float)
     heaviest = int(np.argmax(ratios))
     total = sum(len(s) for s in sites)
     samples = [
+        # Eq. (14): each site holds the part N^i/N of the query's point mass at the score 1.
         (np.append(s.scores, 1.0), np.append(ratios[s.labels], len(s) / total * ratios[heaviest]))
         for s in sites
     ]
@@ -210,6 +215,8 @@ def _largest_weight(ratios: Float64, records: NDArray[np.int64], own: NDArray[np
     """
     present = float(ratios[records > 0].max(initial=0.0))
     total = float(records @ ratios) + ratios
+    # The query's own weight may be the largest: then its mass at 1 is what the upper bound of eq.
+    # (4) allows.
     top = np.maximum(present, ratios)
     weight = np.divide(top, total, out=np.ones_like(total), where=total > 0)
     return float(own @ weight / own.sum())

@@ -50,12 +50,14 @@ def heterogeneity(
             "samples is empty", allowed="one (scores, weights) per site", fix="Add the sites"
         )
     values, weights = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
+    # Between kinks both gradients are lines, so their difference is largest at a kink.
     kinks = np.unique(np.concatenate([values - gamma * (1 - alpha), values + gamma * alpha]))
     pooled = SmoothQuantileLoss(values, weights / weights.sum()).gradient(kinks, alpha, gamma)
     worst = 0.0
     for v, w in pairs:
         own = SmoothQuantileLoss(v, w / w.sum()).gradient(kinks, alpha, gamma)
         worst = max(worst, float(np.abs(own - pooled).max()))
+    # Gradients lie in [α-1, α], so no two differ by more than 1: beyond is rounding.
     return math.sqrt(min(worst, 1.0))
 
 
@@ -100,6 +102,8 @@ def theorem_4_1_convergence(
         start_distance, rounds, local_steps, gamma, noise, heterogeneity
     )
     eta = checks.real(step, "step", 0, np.inf, open_low=True)
+    # The envelope is 1/γ-smooth, and the proof takes steps of at most a tenth of γ. A little room
+    # for rounding, as η* itself may be γ/10.
     if eta > gamma / 10 * (1 + 1e-9):
         raise FedcoverError(
             f"step is {eta:g} with gamma {gamma:g}",
@@ -128,8 +132,10 @@ def corollary_4_2_step(
     distance2, t, k, gamma, _, spread = _run(
         start_distance, rounds, local_steps, gamma, noise, heterogeneity
     )
+    # Without noise and heterogeneity no term grows with the step: the largest allowed is best.
     if spread == 0:
         return gamma / 10
+    # Where D/(ηKT) = 14η²K(σ_g²+Kζ²)/γ: a smaller step starts too slowly, a larger one drifts.
     return min(gamma / 10, math.cbrt(gamma * distance2 / (14 * k**2 * t * spread)))
 
 
@@ -150,13 +156,13 @@ def corollary_4_2_convergence(
     With noise it inherits the flaw of Theorem 4.1; `squared_weights` adds the lost η*σ_g²Σ_i(λ^i)².
     Parameters are those of `theorem_4_1_convergence`.
     """
-    given = (start_distance, rounds, local_steps, gamma, noise, heterogeneity)
-    distance2, t, k, gamma, noise, spread = _run(*given)
+    run = (start_distance, rounds, local_steps, gamma, noise, heterogeneity)
+    distance2, t, k, gamma, noise, spread = _run(*run)
     terms = {
         "start": 10 * distance2 / (gamma * k * t),
         "drift": 5 * math.cbrt(spread * distance2**2 / (gamma * k * t**2)),
     }
-    return Bound(terms | _lost_noise(corollary_4_2_step(*given), noise, squared_weights))
+    return Bound(terms | _lost_noise(corollary_4_2_step(*run), noise, squared_weights))
 
 
 def theorem_4_3_coverage(
@@ -194,20 +200,21 @@ def theorem_4_3_coverage(
     """
     n = checks.whole(total_count, "total_count", 2)
     p_cal = checks.distribution(mixture, None, "mixture")
-    wanted = checks.distribution(target, len(p_cal), "target")
+    target_shares = checks.distribution(target, len(p_cal), "target")
     w, mean = checked_ratios(ratios, p_cal)
     low = checks.real(smallest_density, "smallest_density", 0, 1, open_low=True)
     high = checks.real(largest_density, "largest_density", 1, np.inf)
     gap = checks.real(optimisation_error, "optimisation_error", 0, np.inf)
     gap += checks.real(gamma, "gamma", 0, np.inf, open_low=True)
     log_n, least = math.log(n), float(w.min())
+    # The proof divides by the smallest ratio, so one label without weight leaves no bound.
     inside = log_n * mean * gap / (low * least) if least > 0 else math.inf
     return Bound(
         {
             "optimisation": 6 * high * math.sqrt(inside),
             "gaps between scores": 2 * high * log_n / (low * n),
             "variance of the ratios": 4 * float(p_cal @ (w - mean) ** 2) / (n * mean**2),
-            "query weight": 2 * float(wanted @ w) / (n * mean),
+            "query weight": 2 * float(target_shares @ w) / (n * mean),
             "empty intervals": low / (2 * n * log_n) + 1 / n**2,
         }
     )

@@ -49,6 +49,7 @@ def theorem_4_4_paper_noise(
     delta, run = _privacy_run(
         delta, rounds, local_steps, n_sites, sites_per_round, largest_mixture_weight
     )
+    # Beyond, δ̄ would exceed 1 and its logarithm change sign.
     limit = 1 - (1 + math.sqrt(epsilon)) * run.all_miss
     if not delta < limit:
         raise FedcoverError(
@@ -79,6 +80,7 @@ def theorem_4_4_claimed_epsilon(
     delta, run = _privacy_run(
         delta, rounds, local_steps, n_sites, sites_per_round, largest_mixture_weight
     )
+    # The δ range of the theorem, 1 - (1+√ε)(1-S/n)^T > δ, solved for ε.
     root = (1 - delta) / run.all_miss - 1 if run.all_miss > 0 else math.inf
     largest = root * root if root > 0 and delta < 1 else 0.0
     if largest == 0 or (largest < math.inf and noise <= run.noise(largest, delta)):
@@ -88,10 +90,12 @@ def theorem_4_4_claimed_epsilon(
             fix="Take more noise, more rounds or more sites per round",
         )
     low, high = min(1.0, largest), min(1.0, largest)
+    # The claimed noise falls with ε: a bracket around the ε at which it is the noise given.
     while run.noise(low, delta) < noise:
         low /= 4
     while run.noise(high, delta) > noise:
         high = min(high * 4, largest)
+    # In logarithms, because ε spans many powers of ten.
     log_epsilon = brentq(
         lambda x: math.log(run.noise(math.exp(x), delta) / noise),
         math.log(low) - 1e-9,
@@ -116,6 +120,8 @@ class _PrivacyRun:
 
     def noise(self, epsilon: float, delta: float) -> float:
         share = self.sites_per_round / self.n_sites
+        # δ̄ = (n/S)(1 - ((1-δ)/(1+√ε))^(1/T)); the T-th root is near 1 and its distance to it would
+        # round.
         log_ratio = (math.log1p(-delta) - math.log1p(math.sqrt(epsilon))) / self.rounds
         delta_bar = min(1.0, -math.expm1(log_ratio) / share)
         growth = 24 * share * math.sqrt(self.rounds) * -math.log(delta_bar) / epsilon

@@ -25,8 +25,11 @@ def epsilon(events: Sequence[Event], delta: float) -> float:
     released = _released(events)
     if released is None:
         return math.inf
+    # One hidden draw anywhere, and the closed form below is only a bound.
     if any(e.sampled for e in released):
         return _sampled_epsilon(tuple(released), delta)
+    # Gaussian releases compose exactly, adaptive or not, as one of μ² = Σ 1/z_i²: nothing is lost,
+    # where a sum of single ε would be far too large.
     precision = math.fsum(e.count / e.noise_multiplier**2 for e in released)
     return _gaussian_epsilon(1 / math.sqrt(precision), delta) if precision > 0 else 0.0
 
@@ -41,6 +44,7 @@ def noise_multiplier(epsilon: float, delta: float, count: int = 1) -> float:
     """The smallest σ/Δ with which `count` Gaussian releases are (ε, δ)-private together."""
     epsilon = checks.real(epsilon, "epsilon", 0, MOST_EPSILON, open_low=True)
     single = _multiplier_for(epsilon, _delta(delta))
+    # n equal releases: 1/z² = n/z_n², the same identity.
     return single * math.sqrt(checks.whole(count, "count", 1))
 
 
@@ -84,6 +88,7 @@ def _gaussian_epsilon(z: float, delta: float) -> float:
     from scipy.optimize import brentq
 
     loss = GaussianPrivacyLoss(z, sensitivity=1.0)
+    # δ(ε) falls; so much noise needs no ε at all.
     if loss.get_delta_for_epsilon(0.0) <= delta:
         return 0.0
     high = 1.0
@@ -101,10 +106,10 @@ def _multiplier_for(epsilon: float, delta: float) -> float:
         high *= 2
     while _gaussian_epsilon(low, delta) < epsilon:
         low /= 2
-    found = float(brentq(lambda z: _gaussian_epsilon(z, delta) - epsilon, low, high, xtol=1e-12))
-    while _gaussian_epsilon(found, delta) > epsilon:  # never on the wrong side by rounding
-        found *= 1 + 1e-10
-    return found
+    single = float(brentq(lambda z: _gaussian_epsilon(z, delta) - epsilon, low, high, xtol=1e-12))
+    while _gaussian_epsilon(single, delta) > epsilon:  # never on the wrong side by rounding
+        single *= 1 + 1e-10
+    return single
 
 
 @lru_cache(maxsize=64)
@@ -125,6 +130,8 @@ def _sampled_epsilon(events: tuple[GaussianRelease, ...], delta: float) -> float
             return 0.0
         drawn = _gaussian_epsilon(1 / math.sqrt(precision), delta / rate)
         return drawn + math.log(rate + (1 - rate) * math.exp(-drawn))
+    # Replace-one: a fixed-size sample keeps its size only if a site is exchanged. The theorem for
+    # sampling without replacement is for that relation.
     accountant = RdpAccountant(neighboring_relation=NeighboringRelation.REPLACE_ONE)
     for event in events:
         one: dp_event.DpEvent = dp_event.GaussianDpEvent(event.noise_multiplier)
@@ -132,4 +139,5 @@ def _sampled_epsilon(events: tuple[GaussianRelease, ...], delta: float) -> float
             sample, population = event.sampled
             one = dp_event.SampledWithoutReplacementDpEvent(population, sample, one)
         accountant.compose(dp_event.SelfComposedDpEvent(one, event.count))
+    # Rényi bounds lose some: with mild sampling ε without sampling, also valid, is smaller.
     return min(most, float(accountant.get_epsilon(delta)))

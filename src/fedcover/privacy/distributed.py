@@ -81,6 +81,8 @@ class NoiseShares:
             while g * sigma < LEAST_SHARE * math.sqrt(m):
                 g *= 2
         g = checks.whole(g, "scale", 1, 2**40)
+        # m survivors alone must have the whole variance g²σ². In fractions and rounded up: a share
+        # too small by rounding would leave ε above the claim.
         square = (g * Fraction(sigma)) ** 2 / m
         share = Fraction(math.isqrt(math.floor(square * 4**20)) + 1, 2**20)
         for name, value in (
@@ -107,15 +109,17 @@ class NoiseShares:
         source
             Where the noise takes its bytes.
         """
-        given, g = checks.array(values, "values"), self._scale
+        whole, g = checks.array(values, "values"), self._scale
+        # Two bits are left for the noise and the sign: a sum that wraps around would be wrong,
+        # silently.
         most = 2**61 // (self.sites * g)
-        if given.dtype.kind not in "iu" or (given.size and np.abs(given).max() > most):
+        if whole.dtype.kind not in "iu" or (whole.size and np.abs(whole).max() > most):
             raise FedcoverError(
-                f"values has type {given.dtype} and entries up to {np.abs(given).max(initial=0)}",
+                f"values has type {whole.dtype} and entries up to {np.abs(whole).max(initial=0)}",
                 allowed=f"whole numbers up to {most}, so that the scaled sum fits into 64 bits",
                 fix="Round the values to integers, or lower their scale",
             )
-        return given.astype(np.int64) * g + self.draw_share(given.shape, source)
+        return whole.astype(np.int64) * g + self.draw_share(whole.shape, source)
 
     def decode(self, total: ArrayLike) -> Floats:
         """The noisy sum of the values, from the secure sum of what the sites encoded."""
@@ -176,8 +180,11 @@ def _epsilon(
         if lost <= delta / 100 or reach > 60:
             break
         reach *= 1.5
+    # Mass that falls outside counts as revealed outright: it must fit into δ.
     if lost >= delta:
         return math.inf
+    # Every cell rounds its losses up once: 10⁻⁴ in all. A coarser grid only where it would need
+    # more than 2¹⁷ points.
     step = max(1e-4 / cells, max(part.largest for part in parts) / 2**17)
     total: Any = None
     rounding = 0.0
@@ -204,6 +211,7 @@ class _Losses:
 
     def trimmed(self, spare: float) -> _Losses:
         """The largest losses count as lost, as long as they are worth no more than `spare`."""
+        # Largest first: for the same part of δ they shorten the grid most.
         order = np.argsort(-self.loss)
         drop = int(np.searchsorted(np.cumsum(self.mass[order]), spare))
         lost = self.lost + float(self.mass[order[:drop]].sum())
@@ -211,6 +219,8 @@ class _Losses:
 
     def on_grid(self, step: float) -> tuple[int, Floats]:
         """Losses rounded up to multiples of `step`: the lowest one, and masses from there on."""
+        # Upward is the safe side. Very negative losses are raised as well, which only makes ε
+        # larger.
         place = np.ceil(np.maximum(self.loss, -self.largest) / step).astype(np.int64)
         low = int(place.min(initial=0))
         return low, np.bincount(place - low, weights=self.mass).astype(np.float64)
@@ -234,13 +244,16 @@ def _losses_of_narrow(kind: str, share: Fraction, count: int, reach: float, move
     """From the law itself, of which nothing is over- and little underestimated but by rounding."""
     law = law_of_sum(kind, share, count, reach)
     error = 1e-11 + count * 1e-14  # relative, of each probability
+    # The two laws do not overlap within reach: everything counts as lost.
     if move >= len(law):
         return _Losses(np.zeros(0), np.zeros(0), 1.0)
     here, there = law[:-move], law[move:]
-    known = (here > 0) & (there > 0)
-    mass = here[known] * (1 + error)
-    loss = np.log(here[known]) - np.log(there[known]) + 3 * error
-    return _Losses(loss, mass, max(0.0, 1 - float(here[known].sum())) + error)
+    both = (here > 0) & (there > 0)
+    mass = here[both] * (1 + error)
+    # Either probability may be off by `error`, the difference of logarithms by twice that; the
+    # third is to spare.
+    loss = np.log(here[both]) - np.log(there[both]) + 3 * error
+    return _Losses(loss, mass, max(0.0, 1 - float(here[both].sum())) + error)
 
 
 @lru_cache(maxsize=8)
@@ -252,6 +265,8 @@ def law_of_sum(kind: str, share: Fraction, count: int, reach: float) -> Floats:
     if kind == "skellam":
         from scipy.special import ive
 
+        # P(z) = e^-v I_|z|(v) with v the variance; `ive` is that product, which would overflow
+        # apart.
         law = ive(np.abs(z), count * sigma**2)
     else:
         one = np.exp(-(z**2) / (2 * sigma**2))
@@ -291,7 +306,10 @@ def _losses_of_wide(kind: str, share: Fraction, count: int, reach: float, move: 
     width = max(1, int(spread) >> 14)
     blocks = math.ceil(reach * spread / width)
     low = width * np.arange(-blocks, blocks, dtype=np.float64)
+    # Each block counts as if all of it were where the density is highest and, for the loss, at its
+    # lower end, where the loss is highest.
     nearest = np.where(low >= 0, low, low + width - 1) / spread
+    # P ≤ e^τ of the discrete Gaussian, and a ratio of two such laws off by e^{2τ}.
     density = np.exp(tau - nearest**2 / 2) / (math.sqrt(2 * math.pi) * spread)
     loss = (move / spread) * (move / spread / 2 - low / spread) + 2 * tau
     beyond = math.erfc((blocks * width - 1) / spread / math.sqrt(2))

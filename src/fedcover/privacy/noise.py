@@ -57,12 +57,13 @@ def integer_gaussian(variance: float | Fraction, shape: Shape, source: Randomnes
     """
     law = _law(_fraction(variance, "variance", MOST_SIGMA**2))
     size, count = _size(shape)
-    out, have = np.empty(count, dtype=np.int64), 0
-    while have < count:
-        tried = min(_CHUNK, 64 + 5 * (count - have) // 2)
-        kept = _candidates(law, tried, source)[: count - have]
-        out[have : have + len(kept)] = kept
-        have += len(kept)
+    out, filled = np.empty(count, dtype=np.int64), 0
+    while filled < count:
+        # About two of five candidates are kept (see `_law`), so one round is mostly enough.
+        tried = min(_CHUNK, 64 + 5 * (count - filled) // 2)
+        kept = _candidates(law, tried, source)[: count - filled]
+        out[filled : filled + len(kept)] = kept
+        filled += len(kept)
     return out.reshape(size)
 
 
@@ -109,14 +110,19 @@ def add_gaussian(
     up to a million entries. The sum is exact; turning it into floats touches no data again.
     Entries beyond ±2³¹ σ are cut off there, which moves no two of them apart.
     """
-    given = checks.as_float(checks.array(values, "values"), "values").astype(np.float64)
-    if not np.isfinite(given).all():
-        found = "values has a NaN or infinite entry"
-        raise FedcoverError(found, allowed="finite numbers", fix="Look at where they come from")
+    reals = checks.as_float(checks.array(values, "values"), "values").astype(np.float64)
+    if not np.isfinite(reals).all():
+        raise FedcoverError(
+            "values has a NaN or infinite entry",
+            allowed="finite numbers",
+            fix="Look at where they come from",
+        )
     grid = _grid(sigma)
     with np.errstate(over="ignore"):
-        steps = np.rint(np.clip(given / grid, -(2.0**61), 2.0**61)).astype(np.int64)
-    steps += integer_gaussian(Fraction(4**GRID_BITS), given.shape, source)
+        # On the grid before noise is added: in floats the low-order bits of a sum tell the value
+        # apart from others, whatever the noise (Mironov 2012).
+        steps = np.rint(np.clip(reals / grid, -(2.0**61), 2.0**61)).astype(np.int64)
+    steps += integer_gaussian(Fraction(4**GRID_BITS), reals.shape, source)
     return steps.astype(np.float64) * grid
 
 
@@ -198,6 +204,7 @@ def _candidates(law: _Law, count: int, source: Randomness) -> Ints:
     size: Ints = (turns << law.s) + rest
     for k in np.flatnonzero(unclear):
         size[k], kept[k] = _settle(law, int(lot[k]), int(rest[k]), int(uniform[k]), source)
+    # 0 comes with either sign and would be twice as probable: one of them is rejected.
     negative = (word >> 32) & 1 == 1
     kept &= ~(negative & (size == 0))
     kept_sizes: Ints = np.where(negative, -size, size)[kept]
@@ -227,6 +234,7 @@ class _Uniform:
     def below_exp(self, x: Fraction) -> bool:
         """Whether it is below e^{-x}; over the digits not yet drawn, that has the right chance."""
         while x > 0:
+            # Decided only where every way the digits may go on decides alike.
             low, high = exp_bounds(x, self.count)
             if self.digits + 1 <= low:
                 return True
@@ -242,6 +250,7 @@ def exp_bounds(x: Fraction, bits: int) -> tuple[int, int]:
     Taylor series of e^{-x/2^j}, squared j times, in fixed point with 64 + j guard bits: rounding
     costs a unit per term and is doubled by each squaring, far less than the guard bits hold.
     """
+    # e^-x < 2^-bits then, as e > 2: between 0 and one unit.
     if x >= bits:
         return 0, 1
     j = math.ceil(x).bit_length() + 4
@@ -255,8 +264,10 @@ def exp_bounds(x: Fraction, bits: int) -> tuple[int, int]:
         total += -term if k % 2 else term
     for _ in range(j):
         total = total * total >> one
-    found = total >> one - bits
-    return max(found - 1, 0), found + 2
+    middle = total >> one - bits
+    # Rounded down, so the number lies between `middle` and the next integer, but for what the guard
+    # bits hide: one unit more on either side is enough.
+    return max(middle - 1, 0), middle + 2
 
 
 @lru_cache(maxsize=16)
@@ -276,6 +287,8 @@ def _poisson_table(mean: Fraction, bits: int) -> tuple[int, list[int]]:
         down.append(down[-1] * mean.denominator * k // mean.numerator)
         k -= 1
     weights = down[:0:-1] + weights
+    # Divided by their own sum, so that no constant e^-mean is needed and the last entry is 2^bits
+    # exactly.
     total, running, table = sum(weights), 0, []
     for weight in weights:
         running += weight

@@ -81,6 +81,7 @@ class AlgorithmOne:
 
     def server_events(self) -> tuple[Event, ...]:
         """View (a): the server sees each site's messages, and who was drawn. No amplification."""
+        # Who was drawn is seen, so a site that takes part in all rounds is the worst case.
         steps = self.rounds * self.local_steps * self.runs
         return (GaussianRelease("noisy gradient steps of one site", self.noise, 1.0, steps),)
 
@@ -95,6 +96,7 @@ class AlgorithmOne:
         # The site of largest weight beside the lightest others: the least noise a sum can have.
         sigma = self.noise * float(np.linalg.norm(np.append(weights[: sample - 1], weights[-1])))
         what, reach = "sums of noisy gradient steps", float(weights[-1])
+        # λ-weighted noise of independent sites has σ_g‖λ‖; one site moves the sum by its own λ.
         rounds = self.rounds * self.runs
         if not self.amplified:
             return (GaussianRelease(what, sigma, reach, rounds * self.local_steps),)
@@ -132,6 +134,7 @@ def imagenet_mixture() -> tuple[float, ...]:
     shift, sizes = IMAGENET_SHIFT, np.array(IMAGENET_SIZES, dtype=np.float64)
     mixes = np.array([[shift, 1 - shift]] * (len(sizes) - 1) + [[1 - shift, shift]])
     pooled = sizes @ mixes / sizes.sum()
+    # λ^i ∝ Σ_k ŵ_{Y_k}, whose mean is N^i Σ_y P^i(y) w_y.
     totals = sizes * (mixes @ (mixes[-1] / pooled))
     return tuple((totals / totals.sum()).tolist())
 
