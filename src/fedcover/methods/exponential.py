@@ -101,6 +101,7 @@ class ExponentialMechanism(_ByPooling):
 
     def fit(self, task: Task, pool: _Pool) -> Published:
         base, n = self._base(task), len(pool.positions)
+        # The last edge is 1: one candidate always covers.
         edges = np.append(scores_at(np.array(standard_cuts(self.bins))), 1.0)
         upto = counts_upto(scores_at(pool.positions), edges)
         thresholds = np.ones(len(task.alphas))
@@ -125,6 +126,8 @@ class ExponentialMechanism(_ByPooling):
                 allowed=f"at least {LEAST_EPSILON:g} for each",
                 fix="Ask for fewer levels, or allow more",
             )
+        # Half, because a replaced record can raise one weight and lower the sum of all, each by a
+        # factor of 1/b. Upward, since a larger b is nearer to 1 and tells less.
         return exp_bounds(share / 2, BITS)[1]
 
 
@@ -140,6 +143,7 @@ def distances(upto: NDArray[np.int64], t: int, base: int) -> NDArray[np.int64]:
     An edge with scores has all their ranks; an empty one lies between two. One replaced record
     moves `upto` by at most 1, and so each distance. Cut off at FARTHEST.
     """
+    # Ranks below+1 … upto round up to this edge: none of them is a distance away.
     below = np.concatenate([[0], upto[:-1]])
     far = np.maximum(np.maximum(t - upto, below + 1 - t), 0)
     return np.minimum(far, _cut(base))
@@ -147,6 +151,7 @@ def distances(upto: NDArray[np.int64], t: int, base: int) -> NDArray[np.int64]:
 
 def draw(far: NDArray[np.int64], base: int, source: Randomness = SYSTEM) -> int:
     """An index j with probability proportional to b^far[j], exactly."""
+    # Edges at one distance have one weight: first which distance, then which of its edges.
     values, counts = np.unique(far, return_counts=True)
     weights = powers(values, base)
     lot = randbelow(source, sum(w * int(c) for w, c in zip(weights, counts, strict=True)))
@@ -159,12 +164,14 @@ def draw(far: NDArray[np.int64], base: int, source: Randomness = SYSTEM) -> int:
 
 def powers(values: NDArray[np.int64], base: int) -> list[int]:
     """Integers in proportion to b^values, for b = base/2^BITS."""
+    # A common factor changes no probability: the nearest edge is made 1, and all are whole numbers.
     low, high = int(values.min()), int(values.max())
     return [base ** (int(d) - low) << BITS * (high - int(d)) for d in values]
 
 
 def rank_for(n: int, alpha: float, bins: int, base: int) -> int | None:
     """The smallest rank t at which noise leaves the coverage at 1-α; None if there is none."""
+    # The sum in the bound above, for every t at once; the first to reach 1-α is the rank.
     covered = np.cumsum(1 - _chances_below(n, bins, base))
     t = int(np.searchsorted(covered, (1 - alpha) * (n + 1))) + 1
     return t if t <= n else None
@@ -173,6 +180,7 @@ def rank_for(n: int, alpha: float, bins: int, base: int) -> int | None:
 def _chances_below(n: int, bins: int, base: int) -> Float64:
     """At most how probable a threshold with fewer than t-i+1 scores at or below is, i = 1 … n."""
     far = np.minimum(np.arange(1, n + 1), _cut(base))
+    # A distance that was cut off has a larger weight than b^d, and is counted with it.
     x = (bins - 1) * np.exp(far * math.log(base / 2**BITS))
     return x / (1 + x)
 

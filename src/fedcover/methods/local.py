@@ -58,6 +58,7 @@ class Local:
     def finalise(self, task: Task, published: Published, target: Target, site: Site | None) -> Fit:
         assert site is not None, "server() has refused targets that are not one site"
         ones = np.ones(task.n_classes)
+        # Own records and queries are exchangeable: every label has weight 1, and so has the query.
         sample = WeightedSample(site.positions, np.ones(len(site)))
         fit = Fit(
             conformal_positions(sample, task.alphas, ones),
@@ -66,10 +67,11 @@ class Local:
             sample.total,
             len(site),
             np.zeros(task.n_classes),
+            # The coverage given n records is Beta distributed, with the variance (1-α)α/(n+2).
             coverage_error=np.sqrt([a * (1 - a) / (len(site) + 2) for a in task.alphas]),
         )
         if task.certify is None:
             return fit
-        found, certificate = certified_alone(np.sort(site.positions), task.alphas, task.certify)
-        limits = np.repeat(found[:, None], task.n_classes, axis=1)
-        return replace(fit, positions=limits, certificate=certificate, coverage_error=None)
+        limits, certificate = certified_alone(np.sort(site.positions), task.alphas, task.certify)
+        thresholds = np.repeat(limits[:, None], task.n_classes, axis=1)
+        return replace(fit, positions=thresholds, certificate=certificate, coverage_error=None)

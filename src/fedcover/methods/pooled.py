@@ -79,7 +79,7 @@ class _ByPooling(ServerMethod):
     def _pool(self, task: Task, replies: Round) -> _Pool:
         counts = read_counts(task, replies)
         used = counts.sizes
-        found, labels = [], []
+        scores, labels = [], []
         for name, size in zip(task.sites, used, strict=True):
             sent = reply_of(replies, name).arrays
             what = f"scores sent by site {name!r}"
@@ -89,15 +89,17 @@ class _ByPooling(ServerMethod):
                     allowed="scores and labels",
                     fix="Leave that site out",
                 )
-            found.append(read_positions(replies, name, "positions", (int(size),)))
+            scores.append(read_positions(replies, name, "positions", (int(size),)))
             labels.append(checks.labels(sent["labels"], task.n_classes, what, n=int(size)))
         if self.subsample:
             rng = checks.generator(task.seed, "subsample")
             used = subsample_sizes(used, rng)
             for i, keep in enumerate(used):
-                pick = rng.permutation(len(found[i]))[:keep]
-                found[i], labels[i] = found[i][pick], labels[i][pick]
-        return _Pool(np.concatenate(found), np.concatenate(labels), counts, used)
+                # At random, because nothing is known of the order in which a site holds its
+                # records.
+                pick = rng.permutation(len(scores[i]))[:keep]
+                scores[i], labels[i] = scores[i][pick], labels[i][pick]
+        return _Pool(np.concatenate(scores), np.concatenate(labels), counts, used)
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,7 @@ class Pooled(_ByPooling):
     )
 
     def fit(self, task: Task, pool: _Pool) -> Published:
+        # Equal weights and a point mass 1/(N+1) at the score 1: eq. (2).
         ones = np.ones(task.n_classes)
         sample = WeightedSample(pool.positions, np.ones(len(pool.positions)))
         fit = Fit(
@@ -134,8 +137,8 @@ class _Weighted(_ByPooling):
         out = {}
         for target, w in zip(task.targets, self.ratios(task, pool.counts), strict=True):
             sample = WeightedSample(pool.positions, w[pool.labels])
-            found = conformal_positions(sample, task.alphas, w)
-            fit = weighted_fit(task, target, found, w, sample.total, pool.counts, pool.used)
+            thresholds = conformal_positions(sample, task.alphas, w)
+            fit = weighted_fit(task, target, thresholds, w, sample.total, pool.counts, pool.used)
             out[target.name] = fit
         return out
 
@@ -218,39 +221,43 @@ class OracleWeights(_Weighted):
         counted = np.bincount(labels, minlength=task.n_classes)
         out = {}
         for target in task.targets:
-            wanted = self._wanted(task, target, table, pool.counts)
-            found = fits[target.name].positions.copy()
-            for y in np.flatnonzero(wanted > 0):  # others cannot be the query's label
+            target_shares = self._target_shares(task, target, table, pool.counts)
+            thresholds = fits[target.name].positions.copy()
+            for y in np.flatnonzero(target_shares > 0):  # others cannot be the query's label
+                # Theorem 2.1 conditions on the labels of all records and the query: each query
+                # label has weights of its own.
                 seen = counted + (np.arange(task.n_classes) == y)
-                p = weights_at(table, pool.counts.sizes, wanted, seen, "auto")
+                p = weights_at(table, pool.counts.sizes, target_shares, seen, "auto")
                 sample = WeightedSample(values, p[labels])
-                found[:, y] = conformal_positions(sample, task.alphas, p[[y]])[:, 0]
-            out[target.name] = replace(fits[target.name], positions=found)
+                # Weights sum to 1 with the query's own, which is the point mass at 1.
+                thresholds[:, y] = conformal_positions(sample, task.alphas, p[[y]])[:, 0]
+            out[target.name] = replace(fits[target.name], positions=thresholds)
         return out
 
     def ratios(self, task: Task, counts: Counts) -> Float64:
         table = self._table(task)
-        wanted = [self._wanted(task, t, table, counts) for t in task.targets]
-        return np.array([oracle_ratio(table, counts.sizes, w) for w in wanted])
+        shares = [self._target_shares(task, t, table, counts) for t in task.targets]
+        return np.array([oracle_ratio(table, counts.sizes, s) for s in shares])
 
-    def _wanted(self, task: Task, target: Target, table: Float64, counts: Counts) -> Float64:
+    def _target_shares(self, task: Task, target: Target, table: Float64, counts: Counts) -> Float64:
         """P* of the target; of a group, the mixture of its sites by their label counts."""
+        # A group draws from its sites in proportion to their counts, each by its true distribution.
         total = target_counts(task, target, table * counts.labels.sum(axis=1, keepdims=True))
         return total / total.sum()
 
     def _table(self, task: Task) -> Float64:
-        given = self.priors
-        if isinstance(given, Mapping):
-            missing = [s for s in task.sites if s not in given]
+        priors = self.priors
+        if isinstance(priors, Mapping):
+            missing = [s for s in task.sites if s not in priors]
             if missing:
                 raise FedcoverError(
                     f"priors has no entry for site {missing[0]!r}",
                     allowed="one label distribution per site",
                     fix="Add it, or use EstimatedWeights",
                 )
-            rows = [given[s] for s in task.sites]
+            rows = [priors[s] for s in task.sites]
         else:
-            rows = list(np.atleast_1d(checks.array(given, "priors")))
+            rows = list(np.atleast_1d(checks.array(priors, "priors")))
         if len(rows) != len(task.sites):
             raise FedcoverError(
                 f"priors has {len(rows)} rows for {len(task.sites)} sites",

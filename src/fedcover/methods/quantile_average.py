@@ -59,12 +59,12 @@ class QuantileAverage(ServerMethod):
         query = Message("own-quantiles", {"alphas": np.array(task.alphas)})
         replies = yield ask_all(task, query)
         shape = (len(task.alphas),)
-        found = [read_positions(replies, name, "quantiles", shape) for name in task.sites]
+        quantiles = [read_positions(replies, name, "quantiles", shape) for name in task.sites]
         sizes = np.array([_size(task, replies, i) for i in range(len(task.sites))])
         # The mean is one of raw scores, as published. It is made of distances as well, so that
         # quantiles of a sure model do not all round to 1.
         mean = positions(
-            *(np.average(at(found), axis=0, weights=sizes) for at in (scores_at, distances_at))
+            *(np.average(at(quantiles), axis=0, weights=sizes) for at in (scores_at, distances_at))
         )
         return common_fit(task, mean, int(sizes.sum()), alarms=_too_small(task, sizes))
 
@@ -72,8 +72,8 @@ class QuantileAverage(ServerMethod):
     def answer(cls, query: Message, site: Site, source: Randomness = SYSTEM) -> Message:
         alphas = checks.alphas(query.arrays["alphas"].tolist())
         sample = WeightedSample(site.positions, np.ones(len(site)))
-        found = conformal_positions(sample, alphas, np.ones(1))[:, 0]
-        return Message("own-quantiles", {"quantiles": found}, {"size": len(site)})
+        quantile = conformal_positions(sample, alphas, np.ones(1))[:, 0]
+        return Message("own-quantiles", {"quantiles": quantile}, {"size": len(site)})
 
 
 def refuse_distributions(task: Task, method: str) -> None:
@@ -88,14 +88,19 @@ def refuse_distributions(task: Task, method: str) -> None:
 
 
 def common_fit(
-    task: Task, found: Positions, records: int, *, alarms: tuple[str, ...] = (), error: str = ""
+    task: Task,
+    thresholds: Positions,
+    records: int,
+    *,
+    alarms: tuple[str, ...] = (),
+    error: str = "",
 ) -> Published:
     """One fit for all targets, of one threshold per α, as positions; `records` in all.
 
     The labels stay at the sites, so the records are entered as if spread evenly over them.
     """
     fit = Fit(
-        positions=np.repeat(found[:, None], task.n_classes, axis=1),
+        positions=np.repeat(thresholds[:, None], task.n_classes, axis=1),
         ratios=np.ones(task.n_classes),
         records=np.full(task.n_classes, records / task.n_classes),
         total=float(records),
@@ -123,6 +128,7 @@ def _size(task: Task, replies: Round, i: int) -> int:
 def _too_small(task: Task, sizes: NDArray[np.int64]) -> tuple[str, ...]:
     out = []
     for alpha in task.alphas:
+        # ⌈(n+1)(1-α)⌉ > n: no score of its own is high enough. The margin is for rounding.
         small = np.flatnonzero((1 - alpha) * (sizes + 1) > sizes * (1 + 1e-12))
         if len(small):
             named = ", ".join(task.sites[i] for i in small[:SHOWN])

@@ -66,7 +66,7 @@ class QuantileOfQuantiles(ServerMethod):
                 fix="Let them, or use QuantileAverage()",
             )
         plans = [ranks_for(task.sizes, alpha) for alpha in task.alphas]
-        found = np.full(len(plans), TOP)  # where even the largest of all scores is too small
+        thresholds = np.full(len(plans), TOP)  # where even the largest of all scores is too small
         some = [a for a, plan in enumerate(plans) if plan is not None]
         if some:
             chosen = [plan for plan in plans if plan is not None]
@@ -79,8 +79,8 @@ class QuantileOfQuantiles(ServerMethod):
                 [read_positions(replies, name, "scores", (len(some),)) for name in task.sites],
                 axis=0,
             )
-            found[some] = [sent[k - 1, a] for a, (_, k) in enumerate(chosen)]
-        return common_fit(task, found, sum(task.sizes))
+            thresholds[some] = [sent[k - 1, a] for a, (_, k) in enumerate(chosen)]
+        return common_fit(task, thresholds, sum(task.sizes))
 
     @classmethod
     def answer(cls, query: Message, site: Site, source: Randomness = SYSTEM) -> Message:
@@ -106,17 +106,20 @@ def ranks_for(sizes: tuple[int, ...], alpha: float) -> tuple[tuple[int, ...], in
     def enough(b: int, k: int) -> bool:
         return coverage(ranks(b), sizes, k) >= level
 
+    # The largest of all scores covers most; if that is not enough, nothing is.
     if not enough(most, m):
         return None
     least_k = _first(1, m, partial(enough, most))
     tries = max(1, min(MOST_K, MOST_TRIES // m))
     first = max(least_k, min((m + 1) // 2 - tries // 2, m - tries + 1))
-    found = []
+    pairs = []
     for k in range(first, min(m, first + tries - 1) + 1):
+        # Coverage grows with the ranks, so bisection finds the lowest level that is enough.
         b = _first(1, most, partial(enough, k=k))
         mean, square = moments(ranks(b), sizes, k)
-        found.append((square - 2 * (1 - alpha) * mean, ranks(b), k))
-    _, chosen, k = min(found)
+        # E(C - (1-α))² without its constant part: nearest to 1-α in mean square.
+        pairs.append((square - 2 * (1 - alpha) * mean, ranks(b), k))
+    _, chosen, k = min(pairs)
     return chosen, k
 
 
@@ -145,11 +148,13 @@ def moments(ranks: tuple[int, ...], sizes: tuple[int, ...], k: int) -> tuple[flo
     for _ in range(3):
         u = np.linspace(low, high, 17)
         above = _fewer(a, b, u, k)
+        # Nodes are spent only where the integrand is neither 0 nor 1.
         ones, zeros = np.sum(above >= 1 - 1e-15), np.sum(above <= 1e-15)
         low, high = float(u[np.maximum(ones - 1, 0)]), float(u[np.minimum(17 - zeros, 16)])
     nodes, weights = _gauss()
     u, weights = low + (high - low) * nodes, (high - low) * weights
     inside = weights * _fewer(a, b, u, k)
+    # Left of `low` it is 1: ∫ du = low, and ∫ 2u du = low².
     return low + float(inside.sum()), low**2 + 2 * float(u @ inside)
 
 
@@ -166,6 +171,8 @@ def _fewer(a: Float64, b: Float64, u: Float64, k: int) -> NDArray[np.float64]:
     count = np.zeros((k, len(u)))  # P(exactly c of the sites so far), c below k
     count[0] = 1
     for p in betainc(a[:, None], b[:, None], u):
+        # One more site either has its score below u, or not: a Poisson binomial law, exact for
+        # unequal sites too.
         count[1:] += (count[:-1] - count[1:]) * p
         count[0] *= 1 - p
     return count.sum(axis=0)

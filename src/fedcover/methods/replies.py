@@ -67,8 +67,8 @@ def read_counts(task: Task, replies: Round) -> Counts:
 
 
 def _whole_counts(task: Task, site: str, c: NDArray[Any]) -> NDArray[Any]:
-    good = c.shape == (task.n_classes,) and c.dtype.kind in "iu"
-    if not good or not ((c >= 0) & (c <= MOST_RECORDS)).all() or not c.any():
+    valid = c.shape == (task.n_classes,) and c.dtype.kind in "iu"
+    if not valid or not ((c >= 0) & (c <= MOST_RECORDS)).all() or not c.any():
         raise FedcoverError(
             f"site {site!r} answered with label counts that cannot be",
             allowed=f"{task.n_classes} whole numbers ≥ 0, at least one positive",
@@ -93,8 +93,8 @@ def read_array(
 ) -> Float64:
     """A float array of a reply, checked: right shape, finite, not below `least`."""
     array = reply_of(replies, site).arrays.get(key, np.empty(0))
-    good = array.shape == shape and array.dtype == np.float64 and np.isfinite(array).all()
-    if not good or (array < least).any():
+    valid = array.shape == shape and array.dtype == np.float64 and np.isfinite(array).all()
+    if not valid or (array < least).any():
         raise FedcoverError(
             f"site {site!r} answered {key!r} with something that cannot be",
             allowed=f"finite numbers of shape {shape}",
@@ -106,8 +106,8 @@ def read_array(
 def read_positions(replies: Round, site: str, key: str, shape: tuple[int, ...]) -> Positions:
     """An array of positions of a reply, checked."""
     array = reply_of(replies, site).arrays.get(key, np.empty(0))
-    good = array.shape == shape and array.dtype == np.int64
-    if not good or (array < 0).any() or (array > TOP).any():
+    valid = array.shape == shape and array.dtype == np.int64
+    if not valid or (array < 0).any() or (array > TOP).any():
         raise FedcoverError(
             f"site {site!r} answered {key!r} with something that cannot be",
             allowed=f"positions of scores, of shape {shape}",
@@ -126,14 +126,14 @@ def target_counts(task: Task, target: Target, counts: NDArray[Any]) -> NDArray[A
 
 def target_ratios(task: Task, counts: Counts, sizes: NDArray[np.int64] | None) -> Float64:
     """ŵ of every target, (targets, C): eq. (7) with calibration sizes, eq. (10) without."""
-    wanted = [target_counts(task, target, counts.labels) for target in task.targets]
-    return np.array([likelihood_ratio(counts.labels, w, sizes) for w in wanted])
+    target_labels = [target_counts(task, target, counts.labels) for target in task.targets]
+    return np.array([likelihood_ratio(counts.labels, w, sizes) for w in target_labels])
 
 
 def weighted_fit(
     task: Task,
     target: Target,
-    found: Positions,
+    thresholds: Positions,
     ratios: Float64,
     total: float,
     counts: Counts,
@@ -145,21 +145,24 @@ def weighted_fit(
     their share would silently be missing from the coverage), and labels whose level exceeds the
     weight of all records, where the quantile is the point mass at 1.
     """
-    wanted = target_counts(task, target, counts.labels)
-    share = wanted / wanted.sum()
+    target_labels = target_counts(task, target, counts.labels)
+    share = target_labels / target_labels.sum()
     by_label = counts.records.sum(axis=0)
     unseen = np.where(by_label == 0, share, 0.0)
     keep = 1 - np.asarray(task.alphas)[:, None]
     slack = rounding_slack(total, int(used.sum()))
+    # In every set: a label whose level (eq. 8) exceeds the weight of all records by more than
+    # rounding, one that no record has, and all of them where nothing has weight.
     full = (keep * (total + ratios) > total + slack) | (unseen > 0) | (total <= 0)
     return Fit(
-        positions=np.where(full, TOP, found),
+        positions=np.where(full, TOP, thresholds),
         ratios=ratios,
+        # Which labels a subsample has is not known here: all are scaled alike.
         records=by_label * (used.sum() / by_label.sum()),
         total=total,
         available=int(counts.sizes.sum()),
         unseen=unseen,
-        counted=None if target.distribution is not None else int(wanted.sum()),
+        counted=None if target.distribution is not None else int(target_labels.sum()),
     )
 
 

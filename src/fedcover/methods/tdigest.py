@@ -76,6 +76,7 @@ class Clusters:
         start = np.where(self.floors < 0, np.maximum(2 * self.means - self.highs, 0), self.floors)
         low, mean, high = start[at], self.means[at], self.highs[at]
         values = np.where(u < 0.5, low + (mean - low) * 2 * u, mean + (high - mean) * (2 * u - 1))
+        # The largest score is known, and ties are ties: there nothing is spread.
         values = np.where((u == 1) | self.tied[at], high, values)
         return values, (self.sizes / pieces)[at], self.labels[at]
 
@@ -87,12 +88,14 @@ class Clusters:
         """
         w = weights[self.labels]
         sure = np.where(self.tied, self.sizes, 1)  # records known to be at the upper end
+        # All scores at their cluster's upper end: fewest lie below any threshold. Then the other
+        # extreme.
         least = WeightedSample(self.highs, w * self.sizes)
         lower = np.concatenate([np.nextafter(self.floors, 1), self.highs])
         most = WeightedSample(lower, np.concatenate([w * (self.sizes - sure), w * sure]))
-        wanted = np.minimum(levels, least.total)
-        exact = np.maximum(_upto(least, most.quantile(wanted)), wanted)
-        few = wanted - _upto(least, thresholds)
+        mass = np.minimum(levels, least.total)
+        exact = np.maximum(_upto(least, most.quantile(mass)), mass)
+        few = mass - _upto(least, thresholds)
         many = _upto(most, thresholds) - exact
         return max(0.0, few.max() / least.total), max(0.0, many.max() / least.total)
 
@@ -156,8 +159,8 @@ class TDigest(ServerMethod):
         counts = read_counts(task, replies) if self.per_label else None
         parts = []
         for i, name in enumerate(task.sites):
-            known = None if task.sizes is None else np.array([task.sizes[i]])
-            parts.append(_read(replies, name, known if counts is None else counts.records[i]))
+            size = None if task.sizes is None else np.array([task.sizes[i]])
+            parts.append(_read(replies, name, size if counts is None else counts.records[i]))
         all_ = Clusters(*(np.concatenate(list(p)) for p in zip(*map(_fields, parts), strict=True)))
         if self.mode == "guaranteed":
             values, masses, labels = all_.highs, all_.sizes.astype(np.float64), all_.labels
@@ -166,16 +169,16 @@ class TDigest(ServerMethod):
         if counts is None:
             ones = np.ones(1)
             sample = WeightedSample(positions(values), masses)
-            found = conformal_positions(sample, task.alphas, ones)
-            error = _error(task, all_, sample.total, found, ones)
-            return common_fit(task, found[:, 0], int(all_.sizes.sum()), error=error)
+            thresholds = conformal_positions(sample, task.alphas, ones)
+            error = _error(task, all_, sample.total, thresholds, ones)
+            return common_fit(task, thresholds[:, 0], int(all_.sizes.sum()), error=error)
         out = {}
         for target, w in zip(task.targets, target_ratios(task, counts, counts.sizes), strict=True):
             sample = WeightedSample(positions(values), masses * w[labels])
-            found = conformal_positions(sample, task.alphas, w)
-            fit = weighted_fit(task, target, found, w, sample.total, counts, counts.sizes)
+            thresholds = conformal_positions(sample, task.alphas, w)
+            fit = weighted_fit(task, target, thresholds, w, sample.total, counts, counts.sizes)
             if sample.total > 0:
-                fit = replace(fit, error=_error(task, all_, sample.total, found, w))
+                fit = replace(fit, error=_error(task, all_, sample.total, thresholds, w))
             out[target.name] = fit
         return out
 
@@ -204,21 +207,27 @@ def digest(scores: Float64, compression: float) -> tuple[Float64, Float64, Ints]
     starts, start, done = [], 0, 0
     while start < len(values):
         starts.append(start)
+        # k₁ may grow by 1 in a cluster, hence the angle arcsin(2q-1) by 2π/δ: narrow clusters at
+        # the ends, where quantiles of small α are.
         angle = min(np.arcsin(2 * done / len(scores) - 1) + turn, np.pi / 2)
         most = (np.sin(angle) + 1) / 2 * len(scores)
+        # A cluster ends between different scores, and has at least one.
         start = max(start + 1, int(np.searchsorted(upto, most * (1 + 1e-12), side="right")))
         done = int(upto[start - 1])
     if not starts:
         return np.empty(0), np.empty(0), np.empty(0, dtype=np.int64)
     ends = np.array([*starts[1:], len(values)]) - 1
     sizes = np.add.reduceat(repeats, starts)
+    # Rounding may put a mean outside of its own cluster, which the server would take for a lie.
     means = np.clip(np.add.reduceat(values * repeats, starts) / sizes, values[starts], values[ends])
     return means, values[ends], sizes
 
 
-def _error(task: Task, clusters: Clusters, total: float, found: Positions, weights: Float64) -> str:
+def _error(
+    task: Task, clusters: Clusters, total: float, thresholds: Positions, weights: Float64
+) -> str:
     levels = (1 - np.asarray(task.alphas)[:, None]) * (total + weights)
-    few, many = clusters.doubt(scores_at(found), levels, weights)
+    few, many = clusters.doubt(scores_at(thresholds), levels, weights)
     return (
         f"the digests take at most {few:.2%} off the coverage of the calibration records, and add "
         f"at most {many:.2%}"
@@ -235,19 +244,21 @@ def _read(replies: Round, site: str, records: Ints | None) -> Clusters:
     empty = np.empty(0)
     means, highs, sizes, ends = (sent.get(k, empty) for k in ("means", "highs", "sizes", "ends"))
     n, count = len(records) if records is not None else 1, means.size
-    good = means.dtype == highs.dtype == np.float64 and sizes.dtype == ends.dtype == np.int64
-    good = good and means.shape == highs.shape == sizes.shape == (count,) and ends.shape == (n,)
-    good = good and count > 0 and ends[-1] == count and bool((np.diff(ends, prepend=0) >= 0).all())
-    good = good and bool(((sizes >= 1) & (sizes <= checks.MOST_RECORDS)).all())
-    if good:
+    valid = means.dtype == highs.dtype == np.float64 and sizes.dtype == ends.dtype == np.int64
+    valid = valid and means.shape == highs.shape == sizes.shape == (count,) and ends.shape == (n,)
+    valid = (
+        valid and count > 0 and ends[-1] == count and bool((np.diff(ends, prepend=0) >= 0).all())
+    )
+    valid = valid and bool(((sizes >= 1) & (sizes <= checks.MOST_RECORDS)).all())
+    if valid:
         starts = np.concatenate([[0], ends[:-1]])[np.diff(ends, prepend=0) > 0]
         floors = np.concatenate([[-1.0], highs[:-1]])
         floors[starts] = -1.0
         labels = np.searchsorted(ends, np.arange(count), side="right")
-        good = bool(((floors < means) & (means <= highs) & (means >= 0) & (highs <= 1)).all())
+        valid = bool(((floors < means) & (means <= highs) & (means >= 0) & (highs <= 1)).all())
         held = np.bincount(labels, sizes, minlength=n)
-        good = good and (records is None or np.array_equal(held, records))
-        if good:
+        valid = valid and (records is None or np.array_equal(held, records))
+        if valid:
             return Clusters(means, highs, sizes, floors, labels)
     raise FedcoverError(
         f"site {site!r} answered with a digest that cannot be",

@@ -49,8 +49,8 @@ def thresholds(
     replies = yield {
         name: Message("totals", {"ratios": ratios}, subset[i]) for i, name in enumerate(task.sites)
     }
-    wanted = (len(ratios),)
-    totals = np.stack([read_array(replies, s, "totals", wanted, least=0) for s in task.sites])
+    per_target = (len(ratios),)
+    totals = np.stack([read_array(replies, s, "totals", per_target, least=0) for s in task.sites])
     mixture = _mixture_weights(totals, share, ratios)
 
     shape = (len(task.targets), len(task.alphas), task.n_classes)
@@ -68,10 +68,12 @@ def thresholds(
         }
         move, mean = np.zeros(shape), np.zeros(shape)
         for i in chosen:
+            # n/|S_t| makes the sum over a random choice of sites right on average.
             weight = mixture[i][:, None, :] * (n_sites / len(chosen))
             with np.errstate(over="ignore"):  # a run that flies apart ends at the check below
                 move += weight * read_array(replies, task.sites[i], "move", shape)
                 mean += weight * read_array(replies, task.sites[i], "mean", shape)
+        # With λ, as in Algorithm 1; the update printed in the text lacks it.
         q = q + move
         if not (np.abs(q) < 1e100).all() or not (np.abs(mean) < 1e100).all():
             raise FedcoverError(
@@ -81,13 +83,16 @@ def thresholds(
             )
         if average == "all" or (average == "tail" and 2 * t >= rounds - 1):
             kept += 1
+            # A running mean of the rounds that moved: eq. (16), or its second half.
             averaged += (mean - averaged) / kept
-    found = np.clip(averaged if kept else q, 0.0, 1.0)
-    return positions(found), totals.sum(axis=0)
+    # Scores lie in [0, 1], and so does their quantile; noise may carry q beyond.
+    quantile = np.clip(averaged if kept else q, 0.0, 1.0)
+    return positions(quantile), totals.sum(axis=0)
 
 
 def _mixture_weights(totals: Float64, share: Float64, ratios: Float64) -> Float64:
     """λ^i_y (eq. 14) of every site, target and query label, (sites, targets, C)."""
+    # The part N^i/N of the point mass at 1 belongs to site i, so that Σ_i λ^i is 1.
     own = totals[:, :, None] + share[:, None, None] * ratios
     everyone = totals.sum(axis=0)[:, None] + ratios
     return np.divide(own, everyone, out=np.zeros_like(own), where=everyone > 0)
@@ -118,10 +123,10 @@ def answer_steps(query: Message, site: Site, source: Randomness) -> Message:
     ratios, q, alphas = (query.arrays.get(k, np.empty(0)) for k in ("ratios", "q", "alphas"))
     option = query.numbers
     # Compiled code reads where it is told to: shapes are checked before.
-    good = ratios.ndim == 2 and ratios.shape[1] == site.n_classes and alphas.ndim == 1
-    good = good and q.shape == (len(ratios), len(alphas), site.n_classes)
-    good = good and all(a.dtype == np.float64 for a in (ratios, q, alphas))
-    if not good or not 1 <= option.get("local_steps", 0) <= MOST_STEPS:
+    valid = ratios.ndim == 2 and ratios.shape[1] == site.n_classes and alphas.ndim == 1
+    valid = valid and q.shape == (len(ratios), len(alphas), site.n_classes)
+    valid = valid and all(a.dtype == np.float64 for a in (ratios, q, alphas))
+    if not valid or not 1 <= option.get("local_steps", 0) <= MOST_STEPS:
         raise FedcoverError(
             "a query of Algorithm 1 has arrays or numbers outside what was agreed",
             allowed="weights and points for every target, level and label of this site",

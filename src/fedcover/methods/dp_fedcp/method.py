@@ -226,20 +226,25 @@ class DPFedCP(ServerMethod):
         rng = checks.generator(task.seed, "dp-fedcp")
         query = Message("counts", numbers={"count_noise": self.count_noise})
         counts = read_counts(task, (yield ask_all(task, query)))
+        # Eq. (7) and eq. (10): the same where label counts are in proportion to the sizes.
         by_size = counts.sizes if self.mixture == "calibration" else None
         ratios = target_ratios(task, counts, by_size)
         used = subsample_sizes(counts.sizes, rng) if self.subsample else counts.sizes
+        # A number for all sites and rounds: each must use the same subsample in every round, or G
+        # would be a different function each time.
         seed = int(rng.integers(2**31))
         if self.solver == "search":
-            found, totals = yield from search.quantiles(
+            thresholds, totals = yield from search.quantiles(
                 task, ratios, used, seed, self.gamma, self.rounds
             )
         else:
             start: float | Float64 | None = self.start
             if start is None:
+                # Steps of η are small against the way from an arbitrary q₀, and a mean of the
+                # iterates would keep that way in it: one round of the search starts near the end.
                 near, _ = yield from search.quantiles(task, ratios, used, seed, 1.0, 1)
                 start = scores_at(near)
-            found, totals = yield from algorithm1.thresholds(
+            thresholds, totals = yield from algorithm1.thresholds(
                 task,
                 ratios,
                 counts.sizes,
@@ -258,7 +263,7 @@ class DPFedCP(ServerMethod):
             )
         return {
             target.name: weighted_fit(
-                task, target, found[t], ratios[t], float(totals[t]), counts, used
+                task, target, thresholds[t], ratios[t], float(totals[t]), counts, used
             )
             for t, target in enumerate(task.targets)
         }
@@ -286,5 +291,7 @@ def _counts(query: Message, site: Site, source: Randomness) -> Message:
     reply = counts_reply(site)
     if sigma == 0:
         return reply
+    # Cut off at 1 after the noise, which touches the data no more; so ratios stay finite (Algorithm
+    # 2).
     noisy = site.label_counts + noise.discrete_gaussian(sigma, site.n_classes, source)
     return Message("counts", {"label_counts": np.maximum(1, noisy)}, {"size": len(site)})

@@ -59,6 +59,7 @@ def bits_per_round(gamma: float, rounds: int) -> int:
             allowed=f"at least {1 + math.ceil(needed / 16)} rounds for this gamma",
             fix="Raise rounds or gamma",
         )
+    # As many bits as it takes to reach γ within the rounds, however few these are.
     return max(BITS_PER_ROUND, math.ceil(needed / max(1, rounds - 1)))
 
 
@@ -79,6 +80,7 @@ def quantiles(
 ) -> Generator[Round, Round, tuple[Positions, Float64]]:
     """Server half: positions (targets, A, C) of the quantiles of μ̂_y, and W of every target."""
     keep = 1 - np.asarray(task.alphas)[:, None]
+    # One G for each target: label and α only move the level (eq. 8).
     shape = (len(task.targets), len(task.alphas), task.n_classes)
     level, total = np.empty(shape), np.empty(len(task.targets))
     slack = np.empty(len(task.targets))
@@ -90,15 +92,18 @@ def quantiles(
     narrow = 1 << (MOST_BITS - _bits(gamma))
     crowd = -1.0 if task.score is not None and task.score.steps else CROWD
     points = [FIRST] * len(task.targets)
-    for asked in range(rounds):
+    for number in range(rounds):
         mass = yield from _ask(task, ratios, used, seed, points)
         for t, (at, g) in enumerate(zip(points, mass, strict=True)):
-            if not asked:
+            if not number:
                 total[t] = g[-1]
                 slack[t] = rounding_slack(total[t], int(used.sum()))
+                # Less the slack, as in the exact quantile: a level within rounding of a jump is
+                # reached.
                 level[t] = keep * (total[t] + ratios[t]) - slack[t]
                 low[t], below[t], high[t], upto[t] = -1, 0.0, TOP + 1, np.inf
             # The last point that falls short, and the first that does not, if they are nearer.
+            # G grows, so the quantile lies in (low, high]: G(low) falls short and G(high) does not.
             k = np.searchsorted(g, level[t])
             at, g = np.concatenate([[-1], at, [TOP + 1]]), np.concatenate([[0.0], g, [np.inf]])
             better = at[k] > low[t]
@@ -109,11 +114,14 @@ def quantiles(
         points = []
         for t, w in enumerate(ratios):
             many = _many(upto[t] - below[t], w, crowd * total[t], slack[t])
+            # Neighbouring positions cannot be told apart further, and a bracket that ends in the
+            # point mass at 1 is settled: that label is in every set.
             go_on = (high[t] - low[t] > 1) & (high[t] <= TOP) & (total[t] > 0)
             go_on &= (high[t] - low[t] > narrow) | many
             points.append(_inside(low[t][go_on], high[t][go_on], bits, narrow))
         if not any(len(p) for p in points):
             break
+    # The upper end, never the lower: at least the exact quantile, so that coverage is not lost.
     empty = (total <= 0)[:, None, None]
     return np.where(empty, TOP, np.minimum(high, TOP)), total
 
@@ -124,6 +132,7 @@ def _many(inside: Float64, ratios: Float64, most: float, slack: float) -> NDArra
         return np.ones(inside.shape, dtype=bool)
     weights = np.unique(np.append(0.0, ratios))  # what one record may weigh
     near = np.clip(np.searchsorted(weights, inside), 1, len(weights) - 1)
+    # A single record inside weighs exactly one of the ratios, up to rounding.
     one = np.minimum(abs(inside - weights[near - 1]), abs(inside - weights[near])) <= slack
     return (inside > most) & ~one
 
@@ -131,13 +140,13 @@ def _many(inside: Float64, ratios: Float64, most: float, slack: float) -> NDArra
 def _inside(low: Positions, high: Positions, bits: int, narrow: int) -> Positions:
     """Where to ask inside brackets that are too wide, or hold too much."""
     low, first = np.unique(low, return_index=True)  # brackets are the same, or apart
-    asked = [np.empty(0, dtype=np.int64)]
+    points = [np.empty(0, dtype=np.int64)]
     for start, stop in zip(low.tolist(), high[first].tolist(), strict=True):
         wide = stop - start > narrow
         parts = min(1 << bits, -(-(stop - start) // narrow)) if wide else 1 << CROWD_BITS
         step = -(-(stop - start) // parts)
-        asked.append(np.arange(start + step, stop, step))
-    return np.concatenate(asked)
+        points.append(np.arange(start + step, stop, step))
+    return np.concatenate(points)
 
 
 def _ask(
@@ -155,6 +164,7 @@ def _ask(
         for name, size in zip(task.sites, used, strict=True)
     }
     total, target = np.zeros(ends[-1]), np.repeat(np.arange(len(points)), np.diff(ends))
+    # Points of one target are in order, so its sums must grow; at the next target they start anew.
     within = target[1:] == target[:-1]
     for name in task.sites:
         mass = read_array(replies, name, "mass", total.shape, least=0)
@@ -174,6 +184,7 @@ def answer(query: Message, site: Site) -> Message:
     ratios, points, ends = (query.arrays[k] for k in ("ratios", "points", "ends"))
     at, labels = site.sorted_records(int(query.numbers["size"]), int(query.numbers["seed"]))
     mass = np.empty(len(points))
+    # "≤ q", not "<": ties at q count (eq. 6).
     rank = np.searchsorted(at, points, side="right")
     for t in range(len(ratios)):
         mine = slice(ends[t], ends[t + 1])

@@ -16,6 +16,7 @@ Float64 = NDArray[np.float64]
 @njit(cache=True)
 def _below(values: Float64, at: int, x: float) -> int:
     """How many values lie below x, starting from the guess `at`."""
+    # From one step to the next q passes few scores; a long way is left to bisection.
     for _ in range(8):
         if at < len(values) and values[at] < x:
             at += 1
@@ -76,7 +77,11 @@ def descend(
     where all weights are 0; iterate : where they stand; noise : (labels, steps), or empty.
     """
     total = weight[len(scores)]
+    # Weights of the local loss sum to 1 (eq. 14), for each query label with its own part of the
+    # point mass at 1.
     scale = step / (total + point)
+    # The Moreau gradient (q - v)/γ leaves [α-1, α] where q - v > γα or v - q > γ(1-α): only scores
+    # in between have a slope of their own (eq. 13).
     low, high, curve = gamma * alpha, gamma * (1.0 - alpha), 1.0 / gamma
     summed = np.zeros(len(point))
     below = len(scores) // 2
@@ -85,16 +90,21 @@ def descend(
         for k in range(steps):
             below = _below(scores, below, q - low)
             upto = _upto(scores, below, q + high)
+            # Scores below have the slope α, those above α - 1.
             gradient = alpha * weight[below] - (1.0 - alpha) * (total - weight[upto])
             gradient += point[i] * min(max((q - 1.0) * curve, alpha - 1.0), alpha)
             if upto > below:
                 if upto - below <= 16:
+                    # Few scores: their differences one by one. Prefix sums of w·v would lose digits
+                    # here, and γ magnifies what is left.
                     near = 0.0
                     for j in range(below, upto):
                         near += own[j] * (q - scores[j])
                 else:
                     near = q * (weight[upto] - weight[below]) - (weighted[upto] - weighted[below])
                 gradient += near * curve
+            # Noise goes onto the gradient of the scaled loss, whose range is 1 (eq. 15): its
+            # sensitivity.
             q -= scale[i] * gradient
             if noise.size:
                 q -= step * noise[i, k]
@@ -129,6 +139,7 @@ def local_steps(
     for t in range(start.shape[0]):
         own, weight, weighted = prefix_sums(scores, labels, ratios[t])
         point = share * ratios[t]
+        # A loss without weight has no gradient: q stays where it is, instead of 0/0.
         heard = np.flatnonzero(weight[len(scores)] + point > 0.0)
         point = point[heard]
         for a in range(start.shape[1]):
