@@ -99,7 +99,6 @@ def upper_rates(misses: Float64, variance: Float64, present: Float64, beta: floa
             # Each bound is wrong only for s below a limit of its own, so the lowest is wrong below
             # the largest limit: one of these events, not their union (step 13).
             rates = np.minimum(rates, rate)
-    # Without a sure record g may be anything.
     return np.where(present >= 1, rates, 1.0)
 
 
@@ -125,7 +124,6 @@ def certified_rank(
     for a in levels:
         k = np.arange(1, n + 1)
         enough = betainc(k, n - k + 1, 1 - a) <= beta  # P(Bin(n, 1-α) ≥ k)
-        # The first that is enough; a larger rank would be valid and give larger sets.
         ranks.append(int(np.argmax(enough)) if enough.any() else None)
     return tuple(ranks)
 
@@ -137,7 +135,6 @@ def certified_alone(
 
     A part `spent` of β has gone into choosing them.
     """
-    # β is (1 - spent) of what it was.
     ranks = certified_rank(len(at), alphas, 1 - (1 - spent) * (1 - confidence))
     thresholds = np.array([TOP if k is None else at[k] for k in ranks], dtype=np.int64)
     over = [f"the {len(at)} calibration records of this site alone"]

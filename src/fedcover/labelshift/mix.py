@@ -195,7 +195,6 @@ def guess_mix(
     if chance < CONTRADICTED:
         why = f"the confusion matrix contradicts EM ({verdict} {chance:.2g})"
         return MixEstimate(bbse, bbse_draws, "bbse", why)
-    # Not contradicted is not yet better: the way with the smaller error is taken.
     if errors[1] <= errors[0]:
         return MixEstimate(bbse, bbse_draws, "bbse", "it is better known than the probabilities")
     why = f"the confusion matrix agrees with EM ({verdict} {chance:.2g}), which is sharper"

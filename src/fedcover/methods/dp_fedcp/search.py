@@ -59,7 +59,6 @@ def bits_per_round(gamma: float, rounds: int) -> int:
             allowed=f"at least {1 + math.ceil(needed / 16)} rounds for this gamma",
             fix="Raise rounds or gamma",
         )
-    # As many bits as it takes to reach γ within the rounds, however few these are.
     return max(BITS_PER_ROUND, math.ceil(needed / max(1, rounds - 1)))
 
 

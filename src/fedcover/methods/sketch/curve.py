@@ -190,7 +190,6 @@ def _averaged(values: Float64, window: int) -> Float64:
         return values
     ahead = np.concatenate([[0.0], np.cumsum(values)])
     i = np.arange(len(values))
-    # As many neighbours on either side, or the mean of a slope would be off by its tilt.
     w = np.minimum(np.minimum(i, len(values) - 1 - i), window)
     return (ahead[i + w + 1] - ahead[i - w]) / (2 * w + 1)
 
@@ -204,7 +203,6 @@ def _smoothed(
     and no single bin that clearly is a crowd: what the average may blur is then less than the noise
     it takes away. Both are read off the noisy sums themselves.
     """
-    # Widest first: the first window that blurs less than its noise takes the most noise away.
     for window in factor.windows(len(raw)):
         misses = _monotone(_averaged(raw, window))
         i = min(int(np.searchsorted(misses, alpha, side="right")), len(misses) - 1)
@@ -258,7 +256,6 @@ def _steadied(mixed: Mixture, alpha: float) -> tuple[Float64, float, float]:
     # be judged here would have a hand in.
     i = min(int(np.searchsorted(pooled, alpha, side="right")), len(pooled) - 1)
     sd = float(table.miss_deviation()[i])
-    # A miss rate is a number in [0, 1]: noise of more than 1 leaves nothing of it.
     heard = sd <= n
     lost = np.where(heard, 0.0, mixed.weights)
     c = np.where(heard, mixed.shares, 0.0) + lost.sum() * all_records

@@ -254,7 +254,6 @@ def _apart(own: float, sketch: float, size: float) -> float:
     # P(Bin(n, p) ≥ k) = I_p(k, n-k+1), which carries on to a size that is no whole number.
     above = betainc(count, size - count + 1, share) if count > 0 else 1.0
     below = betainc(size - count, count + 1, 1 - share) if count < size else 1.0
-    # As deviations of a normal number, to be compared with one limit; at most half is none.
     return float(-ndtri(np.clip(min(above, below), 1e-300, 0.5)))
 
 
