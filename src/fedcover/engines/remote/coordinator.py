@@ -32,7 +32,11 @@ from fedcover.engines.remote.checkpoint import Checkpoint
 from fedcover.engines.remote.codes import CODES, refused_by
 from fedcover.engines.remote.envelope import Envelope, checked_run
 from fedcover.engines.remote.handshake import Members, as_before, introduction
-from fedcover.engines.remote.result_message import result_header, result_message
+from fedcover.engines.remote.result_message import (
+    check_publishable,
+    result_header,
+    result_message,
+)
 from fedcover.engines.remote.transport import Node, RetryPolicy, Transport, request_all
 from fedcover.errors import FedcoverError
 from fedcover.members import Federation, two_of_a_name
@@ -59,7 +63,7 @@ class Coordinator(Engine):
     checkpoint
         Where finished rounds are kept; None for nowhere.
     roster
-        Public keys of the sites, for secure sums; None adds replies up without one.
+        Public keys of the sites, by name; needed for secure sums.
     min_survivors
         The fewest sites that may be left in a secure sum; None for two thirds of them.
     alpha, certify
@@ -116,9 +120,16 @@ class Coordinator(Engine):
                 fix="Choose one of " + ", ".join(names()),
             )
         name = for_real_sites(entry_of(method).name).name
+        check_publishable(method)
+        if privacy is not None and privacy.secure_sum and self.roster is None:
+            raise FedcoverError(
+                "view='secure-sum', and a Coordinator without roster",
+                allowed="roster: the public keys of all sites, by name",
+                fix="Give it, or choose view='server', which needs more noise",
+            )
         members = self.hello(name, privacy)
         ordered = [members[name] for name in sorted(members)]
-        if privacy is None or not privacy.secure_sum or self.roster is None:
+        if privacy is None or not privacy.secure_sum:
             return Federation.of(ordered)
         return Federation.of(ordered, self.min_survivors or usual_survivors(len(ordered)))
 
