@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from fedcover._io.facts import digest
 from fedcover.engines.base import (
     Asked,
     Engine,
@@ -57,7 +58,8 @@ class Coordinator(Engine):
     transport
         What carries the envelopes.
     run_name
-        Name of the run; the same again repeats it, and costs nothing.
+        Name of the run; the same again repeats it, and costs nothing. Seeded choices follow from
+        it where no seed is given.
     retry
         How long to wait, how often to ask again, and how many sites must be there.
     checkpoint
@@ -99,6 +101,7 @@ class Coordinator(Engine):
     _members: Members = field(default_factory=dict)
 
     seconds_per_round = 5.0
+    elsewhere = True
 
     def __post_init__(self) -> None:
         checked_run(self.run_name)
@@ -135,6 +138,8 @@ class Coordinator(Engine):
 
     def run(self, method: Method, task: Task, sites: Sequence[Site] | None) -> Outcome:
         """Both halves of a method to the end; finished rounds are played back, not repeated."""
+        if task.seed is None:  # the same run must make the same choices, or it asks other queries
+            task = replace(task, seed=int(digest(self.run_name)[:8], 16))
         done = 0
 
         def ask(number: int, asked: Asked) -> Round:
