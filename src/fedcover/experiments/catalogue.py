@@ -7,8 +7,8 @@ from pathlib import Path
 
 from fedcover.errors import FedcoverError
 from fedcover.experiments.cifar10 import Cifar10Study
+from fedcover.experiments.federations import n_classes
 from fedcover.experiments.imagenet import FEWEST, ImageNetStudy, source
-from fedcover.experiments.outputs import n_classes
 from fedcover.experiments.privacy import PrivacyStudy
 from fedcover.experiments.shift import ShiftStudy
 from fedcover.experiments.simulated import SimulatedStudy

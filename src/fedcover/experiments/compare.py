@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from fedcover import methods
 from fedcover.api import calibrate
 from fedcover.errors import FedcoverError
+from fedcover.experiments.algorithm1 import Published
 from fedcover.experiments.federations import Draw
-from fedcover.experiments.published import Published
 from fedcover.experiments.study import Row
 from fedcover.methods.base import Method
 from fedcover.privacy.statement import Privacy

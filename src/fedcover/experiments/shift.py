@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fedcover.experiments import imagenet
-from fedcover.experiments.agreeing import claim, number
+from fedcover.experiments.agreement import SHIFT, claim, number
 from fedcover.experiments.compare import ALPHA, plain, rows_of
 from fedcover.experiments.federations import imagenet as federation
 from fedcover.experiments.imagenet import apart, marked, weighted
-from fedcover.experiments.readings import SHIFT
 from fedcover.experiments.records import Results
 from fedcover.experiments.study import Agreement, Row
+from fedcover.report.figures.charts import Line, lines, violins
+from fedcover.report.page import Section, Table, responsive
 from fedcover.scores import APS
-
-if TYPE_CHECKING:
-    from fedcover.report.page import Section
 
 KINDS = ("Global", "Local", "DP-FedCP", "Sketch", "Estimated")
 WEIGHTED = KINDS[2:]
@@ -54,9 +52,6 @@ class ShiftStudy:
         return rows
 
     def sections(self, results: Results) -> Sequence[Section]:
-        from fedcover.experiments.drawing import Line, lines, violins
-        from fedcover.report.both import plot
-
         below = imagenet.below(results)
         cover = _columns(results, "coverage")
         size = _columns(results, "size")
@@ -73,7 +68,7 @@ class ShiftStudy:
         }
         return [
             imagenet.origin(results),
-            plot(
+            responsive(
                 "shift-coverage",
                 marked(results, "What does label shift do to coverage?"),
                 f"Global goes from {first:.3f} to {last:.3f}; means of the weighted methods are "
@@ -89,7 +84,7 @@ class ShiftStudy:
                 "shift (% of records from an agent's own half)",
                 "coverage (share of test records)",
             ),
-            plot(
+            responsive(
                 "shift-sizes",
                 marked(results, "What does it cost?"),
                 f"Sets of DP-FedCP go from {size[SHIFTS[0]]['DP-FedCP'].mean():.1f} to "
@@ -97,7 +92,7 @@ class ShiftStudy:
                 f"{size[SHIFTS[0]]['Global'].mean():.1f} to "
                 f"{size[SHIFTS[-1]]['Global'].mean():.1f}.",
                 f"Mean number of labels in a set, and the middle 80 % of the repetitions, measured "
-                f"on about {results.facts['settings']['n_sizes']} test records: {below}",
+                f"on about {results.settings['n_sizes']} test records: {below}",
                 "Mean set size by shift and method",
                 lines,
                 curves,
@@ -142,8 +137,6 @@ def _columns(results: Results, column: str) -> dict[int, dict[str, Any]]:
 
 
 def _table(results: Results, cover: Any, size: Any, below: str) -> Any:
-    from fedcover.report.page import Table
-
     return Table(
         marked(results, "All shifts in numbers"),
         ["shift", "Global in the paper, by eye", *KINDS],

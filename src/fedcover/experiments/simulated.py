@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from fedcover.experiments.agreeing import claim, number, published
+from fedcover.experiments.agreement import SIMULATED, claim, number, published
 from fedcover.experiments.compare import ALPHA, BUDGET, COMPETITORS, plain, rows_of
 from fedcover.experiments.federations import Simulated
-from fedcover.experiments.readings import SIMULATED
 from fedcover.experiments.records import Results
-from fedcover.experiments.showing import coverage_histograms, method_table
+from fedcover.experiments.sections import coverage_histograms, method_table
 from fedcover.experiments.study import Agreement, Row
+from fedcover.report.figures.charts import Line, lines, points
+from fedcover.report.page import Section, responsive
 from fedcover.scores import APS
-
-if TYPE_CHECKING:
-    from fedcover.report.page import Section
 
 SCORES = {"U = 1": APS(u=1.0), "random U": APS()}
 
@@ -54,12 +52,9 @@ class SimulatedStudy:
         return rows
 
     def sections(self, results: Results) -> Sequence[Section]:
-        from fedcover.experiments.drawing import lines, points
-        from fedcover.report.both import plot
-
         below = (
             f"{results.repetitions} repetitions, α = {ALPHA}, n = 1050 calibration records, 50 of "
-            f"them at agent 2, and {results.facts['settings']['n_test']} test records; Bayes "
+            f"them at agent 2, and {results.settings['n_test']} test records; Bayes "
             "classifier with a uniform prior."
         )
         out: list[Section] = []
@@ -70,7 +65,7 @@ class SimulatedStudy:
             for i, size in enumerate(fed.sizes)
         }
         out.append(
-            plot(
+            responsive(
                 "simulated-data",
                 "What do the data look like?",
                 "Agent 2 sees mostly class 3 and has only 50 records of its own.",
@@ -85,7 +80,7 @@ class SimulatedStudy:
             )
         )
         out.append(
-            plot(
+            responsive(
                 "simulated-scores",
                 "How hard is each class?",
                 "Scores of the classes differ, so a quantile of the wrong mix misses.",
@@ -134,8 +129,6 @@ class SimulatedStudy:
 
 
 def _score_curves(fed: Simulated) -> dict[str, Any]:
-    from fedcover.experiments.drawing import Line
-
     rng, out = np.random.default_rng(1), {}
     for k in range(3):
         prior = np.eye(3)[k]
