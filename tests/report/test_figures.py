@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
+import re
+from pathlib import Path
 from xml.etree import ElementTree
 
 import matplotlib
@@ -13,8 +16,10 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from fedcover.report import figures, style
+import fedcover
 from fedcover.report.estimate import Estimate, over_repetitions
+from fedcover.report.figures import coverage as figures
+from fedcover.report.figures import style
 
 SITES = ["Lakeside", "Northgate", "Mercy"]
 
@@ -141,16 +146,10 @@ def test_inline_svg_is_scalable_transparent_and_in_css_colours():
     assert 'aria-label="says &quot;a &lt; b&quot; &amp; more"' in svg
     assert "http" not in svg
     assert "var(--orange)" in svg
-    assert all(i.startswith("pre-") for i in _ids(svg))
+    assert all(i.startswith("pre-") for i in re.findall(r'\bid="([^"]*)"', svg))
     assert svg == style.inline_svg(style.svg(coverage()), "pre", 'says "a < b" & more'), (
         "not reproducible"
     )
-
-
-def _ids(svg: str) -> list[str]:
-    import re
-
-    return re.findall(r'\bid="([^"]*)"', svg)
 
 
 def test_saves_svg_and_png(tmp_path):
@@ -160,6 +159,18 @@ def test_saves_svg_and_png(tmp_path):
     root = ElementTree.fromstring((tmp_path / "mix.svg").read_text())
     assert root.tag.endswith("svg")
     assert root[0].attrib["fill"] == "white"
+
+
+def test_figures_alone_import_matplotlib():
+    root = Path(fedcover.__file__).parent
+    importers = set()
+    for file in root.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            if any(name.split(".")[0] == "matplotlib" for name in names):
+                importers.add(file.relative_to(root).parent.as_posix())
+    assert importers == {"report/figures"}
 
 
 def test_over_repetitions():

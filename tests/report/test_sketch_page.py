@@ -16,10 +16,12 @@ from fedcover.methods.sketch.grid import standard_cuts
 from fedcover.methods.sketch.mix import LabelMix
 from fedcover.methods.sketch.table import Layout
 from fedcover.position import TOP, positions
-from fedcover.report import own_records, personal, personal_figures, sketch_figures, style
+from fedcover.report import own_records, personal
 from fedcover.report import sketch as page
-from fedcover.report.heat import MOST_COLUMNS, MOST_ROWS, heat, shortened
+from fedcover.report.figures import sketch as figures
+from fedcover.report.figures import style
 from fedcover.report.score_axis import ScoreAxis, score_text
+from fedcover.report.sketch import MOST_COLUMNS, MOST_ROWS, heat
 from tests.report.test_figures import check_texts
 
 pytestmark = pytest.mark.filterwarnings("ignore::fedcover.FedcoverWarning")
@@ -46,7 +48,7 @@ def collected(n_classes: int, epsilon: float | None = None, **options) -> fc.Ske
 def drawn(sketch: fc.SketchResult, width: float):
     shown = heat(sketch.table, sketch.label_names)
     names = shown.names(24 if width == style.WIDE else 14)
-    return sketch_figures.heat_map(
+    return figures.heat_map(
         shown.cells, names, shown.totals, shown.axis, shown.places,
         ylabel=shown.row_is, noise=shown.noise, width=width,
     )  # fmt: skip
@@ -131,7 +133,7 @@ def test_names_fit_or_become_numbers():
     assert shown.names(80)[0] == "a very long name of label 0 to a very long name of label 2"
     assert shown.names(24)[:2] == ["0 to 2", "3 to 5"]
     assert shown.names(24)[-1] == "99"
-    assert shortened("abcdef", 4) == "abc…"
+    assert style.shortened("abcdef", 4) == "abc…"
     sketch = collected(4, groups=["x", "y", "x", "x"])
     assert heat(sketch.table, None, ["x", "y", "x", "x"]).names(24) == ["x (3)", "y (1)"]
     assert heat(sketch.table).names(24)[0] == "3 labels: 0, 2, 3, …"
@@ -196,17 +198,17 @@ def test_of_very_many_sites_some_are_drawn_and_that_is_said():
 def test_personal_figures(levels, text, width):
     places, axis = np.linspace(0, 1, 50), ScoreAxis.of(Layout(3, standard_cuts(1840)))
     marks = [
-        personal_figures.Mark(a, text.format(1 - a, 1.001 - a), 1 - a, 1 - a)
+        figures.Mark(a, text.format(1 - a, 1.001 - a), 1 - a, 1 - a)
         for a in np.round(np.linspace(0.01, 0.3, levels), 3)
     ]
     own = np.linspace(0, 1, 20), np.linspace(0.05, 1, 20)
     spread = np.full(50, 0.02)
-    figure = personal_figures.distribution(axis, places, places, spread, marks, own, width=width)
+    figure = figures.distribution(axis, places, places, spread, marks, own, width=width)
     assert figure.axes[0].get_xlabel()
     assert figure.axes[0].get_ylabel()
     check_texts(figure)
     parts = {"calibration sample": 0.01, "unlike labels in a group": 0.002}
-    figure = personal_figures.error_parts(parts, {"all together": 0.0102}, width=width)
+    figure = figures.error_parts(parts, {"all together": 0.0102}, width=width)
     assert [t.get_text() for t in figure.axes[0].texts] == ["1.00", "0.20", "1.02"]
     assert figure.get_supxlabel()
     check_texts(figure)

@@ -282,7 +282,7 @@ def weight_rows(rng: np.random.Generator, seed: int) -> list[Row]:
     out = []
     for total in TOTALS:
         draw = Scaled.of(total).draw(rng)
-        out += _distances(draw, total)
+        out += distances(draw, total)
         for name, method in _methods(draw).items():
             out.append(row("weights: coverage", name, total, _coverage(draw, method, seed)))
     return out
@@ -296,7 +296,7 @@ def _methods(draw: Draw) -> dict[str, Method]:
     }
 
 
-def _distances(draw: Draw, total: int) -> list[Row]:
+def distances(draw: Draw, total: int) -> list[Row]:
     """Total variation ½ Σ_k |p_k - p'_k| to the exact weights, for a query of the likeliest label.
 
     Also the largest exact weight of a record, averaged over the query's label (Theorem 2.1).

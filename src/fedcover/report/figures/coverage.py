@@ -198,7 +198,8 @@ def label_mix(
 def _panels_of_rows(n: int, columns: int, width: float, rows: int) -> tuple[Figure, list[Axes]]:
     """Panels with named rows, below a legend."""
     legend = 0.62 if width > style.NARROW else 0.84
-    return style.panels(n, columns, width, legend, 0.42 + 0.21 * rows)
+    ragged = n % style.beside(n, columns, width) > 0  # numbers of an axis inside the figure, too
+    return style.panels(n, columns, width, legend + 0.2 * ragged, 0.42 + 0.21 * rows)
 
 
 def _percent(share: float) -> str:
