@@ -127,4 +127,6 @@ def test_bad_files_give_one_clear_error(tmp_path, what):
 
 def test_which_methods_are_near_the_target():
     text = within({"a": np.array([0.9]), "b": np.array([0.8]), "c, d": np.array([0.95])})
-    assert text == "Within .01 of the target on average: a. Below: b. Above: c, d."
+    near, below, above = (part.split(": ")[1] for part in text.removesuffix(".").split(". "))
+    assert (near, below, above) == ("a", "b", "c, d")
+    assert "below" not in within({"a": np.array([0.9])}).lower()

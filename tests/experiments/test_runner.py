@@ -1,4 +1,4 @@
-"""The engine room: the same table however it is run, resumable, and with noise that is put back."""
+"""The runner: the same table however it is run, resumable, and with noise that is put back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 import fedcover as fc
 from fedcover.cli.reproduce import reproduce
-from fedcover.experiments import catalogue, records, runner
+from fedcover.experiments import NAMES, catalogue, records, runner
 from fedcover.experiments.algorithm1 import Published
 from fedcover.experiments.bytes import seeded_noise
 from fedcover.experiments.cifar10 import Cifar10Study
@@ -276,7 +276,11 @@ def test_real_studies_do_not_depend_on_the_number_of_workers(tmp_path):
     assert _same(*tables)
 
 
-@pytest.mark.parametrize("name", ["simulated", "theory"])
+def test_the_catalogue_has_every_experiment_by_its_name():
+    assert [study.name for study in catalogue.studies(NAMES)] == list(NAMES)
+
+
+@pytest.mark.parametrize("name", ["simulated", "theory", "demo"])
 def test_logits_are_refused_where_nothing_uses_them(tmp_path, name):
     with pytest.raises(fc.FedcoverError, match="does not use a file of logits"):
         reproduce(name, tmp_path / "out", logits=tmp_path / "mine.npz")

@@ -18,7 +18,7 @@ from fedcover import checks
 from fedcover._io.writing import output_folder, unwritable
 from fedcover.cli.common import out
 from fedcover.errors import FedcoverError
-from fedcover.experiments import NAMES
+from fedcover.experiments import NAMES, PAPER
 
 if TYPE_CHECKING:
     from fedcover.experiments.sections import Page
@@ -28,7 +28,9 @@ WIDE = 130
 
 
 def reproduce(
-    what: Annotated[str, typer.Argument(help="all, or one of: " + ", ".join(NAMES))] = "all",
+    what: Annotated[
+        str, typer.Argument(help="all of the paper's, or one of: " + ", ".join(NAMES))
+    ] = "all",
     out_dir: Annotated[Path, typer.Option("--out", help="Folder for the report.")] = Path("report"),
     quick: Annotated[bool, typer.Option("--quick", help="Few repetitions: a first look.")] = False,
     repetitions: Annotated[
@@ -45,7 +47,7 @@ def reproduce(
         bool, typer.Option("--redraw", help="Only draw again from the tables in the folder.")
     ] = False,
 ) -> None:
-    """Repeat the paper's experiments; writes tables, figures and an HTML report."""
+    """Repeat the paper's experiments, or the demo; writes tables, figures and an HTML report."""
     from fedcover.experiments import records, runner, sections
     from fedcover.experiments.catalogue import studies
 
@@ -54,7 +56,7 @@ def reproduce(
         checks.whole(repetitions, "repetitions", 2)
     checks.whole(seed, "seed", 0)
     output_folder(out_dir)
-    chosen = studies(NAMES if what == "all" else (what,), logits)
+    chosen = studies(PAPER if what == "all" else (what,), logits)
     try:
         out_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -16,8 +16,10 @@
 - `catalogue`: the experiments by name
 
 A new experiment is a frozen class with the members of `study.Study`, in a module of its own, and a
-line in `NAMES` and in `catalogue`.
+line below and in `catalogue`.
 """
 
-NAMES = ("simulated", "cifar10", "imagenet", "shift", "privacy", "theory")
+PAPER = ("simulated", "cifar10", "imagenet", "shift", "privacy", "theory")
 """The paper's experiments, in the order of the report."""
+
+NAMES = (*PAPER, "demo")

@@ -166,9 +166,9 @@ class Published:
 
     def thresholds(self, draw: Draw, alpha: float, seed: int) -> Float64:
         """(C,) thresholds of the draw's target; without noise the method's to the last bit."""
-        problem, full = _asked(draw, alpha, seed, self.subsample, self.common)
+        problem, full = _problem(draw, alpha, seed, self.subsample, self.common)
         rng = checks.generator(seed, "gradient noise") if self.noise else SILENT
-        found = averages(
+        per_round = averages(
             problem,
             alpha,
             start=self.start,
@@ -179,11 +179,11 @@ class Published:
             noise=self.noise,
             rng=rng,
         )
-        return np.where(full, 1.0, np.clip(found[-1], 0.0, 1.0))
+        return np.where(full, 1.0, np.clip(per_round[-1], 0.0, 1.0))
 
 
 @lru_cache(maxsize=2)
-def _asked(
+def _problem(
     draw: Draw, alpha: float, seed: int, subsample: bool, common: bool
 ) -> tuple[Problem, NDArray[np.bool_]]:
     """What all starts share: the problem, and which labels go into every set."""

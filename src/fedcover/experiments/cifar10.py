@@ -12,7 +12,7 @@ from fedcover.experiments.agreement import CIFAR10, claim, number, ordered, publ
 from fedcover.experiments.compare import ALPHA, BUDGET, COMPETITORS, plain, rows_of
 from fedcover.experiments.federations import cifar10, cifar10_records, file_text
 from fedcover.experiments.records import Results
-from fedcover.experiments.sections import answered, coverage_histograms, method_table, within
+from fedcover.experiments.sections import answered, coverage_by_score, method_table, within
 from fedcover.experiments.study import Agreement, Row
 from fedcover.report.figures.charts import sideways, violins
 from fedcover.report.page import Section, responsive
@@ -90,13 +90,10 @@ class Cifar10Study:
                 "coverage (share of test records)",
             )
         ]
-        for u in SCORES:
-            values = {m: results.values("coverage", u=u, method=m) for m in COMPETITORS}
-            name = f"cifar10-coverage-{'one' if u == 'U = 1' else 'random'}"
-            title, where = f"Coverage of all methods, {u}", f"agent 4, {u}"
-            out.append(coverage_histograms(name, title, where, values, below))
-        found = {m: results.values("size", u="random U", method=m) for m in COMPETITORS}
-        sizes, refused = answered(found)
+        names = "cifar10", "Coverage of all methods", "agent 4"
+        out += coverage_by_score(*names, results, list(COMPETITORS), below)
+        random = results.where(u="random U")
+        sizes, refused = answered({m: random.values("size", method=m) for m in COMPETITORS})
         out.append(
             responsive(
                 "cifar10-sizes",

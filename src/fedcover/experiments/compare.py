@@ -38,9 +38,9 @@ class Competitor:
         if method is None:
             names = [s.name for s in draw.sites]
             method = methods.OracleWeights(priors=dict(zip(names, draw.priors, strict=True)))
-        given = (draw.target, self.privacy, None, seed, self.certify)
-        found = calibrate(draw.sites, alpha, method, *given)
-        return found[draw.target].thresholds[0]
+        options = (draw.target, self.privacy, None, seed, self.certify)
+        calibrations = calibrate(draw.sites, alpha, method, *options)
+        return calibrations[draw.target].thresholds[0]
 
 
 ALPHA = 0.1
@@ -85,10 +85,10 @@ def rows_of(
             if isinstance(competitor, Published) or competitor.privacy is None:
                 raise
             limits = None  # too small a budget for so few records is refused before it is spent
-        found = (np.nan,) * 3
+        measured = (np.nan,) * 3
         if limits is not None:
-            found = draw.coverage(limits), draw.size(limits), float(limits.max())
-        out.append({"method": name, **dict(zip(NUMBERS, found, strict=True))})
+            measured = draw.coverage(limits), draw.size(limits), float(limits.max())
+        out.append({"method": name, **dict(zip(NUMBERS, measured, strict=True))})
     return out
 
 

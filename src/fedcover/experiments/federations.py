@@ -58,17 +58,17 @@ class Records:
         kept = np.zeros(n, dtype=bool)
         # A stream of its own: a repetition that split by the same one would test on no panel.
         kept[np.random.default_rng([PANEL, n]).permutation(n)[: PANEL // n_classes]] = True
-        found: list[tuple[NDArray[Any], ...]] = []
+        pieces: list[tuple[NDArray[Any], ...]] = []
         at = 0
         for probs, y in parts:
             shown = probs[kept[at : at + len(y)]]
             mass, _, _ = ranking.masses(shown, compiled=False, lower=False)
             own = probs[np.arange(len(y)), y].astype(np.float64)
             above = ranking.Rows(probs, y).above[:, 0]
-            found.append((y, above, own, mass.astype(np.float32), shown.astype(np.float32)))
+            pieces.append((y, above, own, mass.astype(np.float32), shown.astype(np.float32)))
             at += len(y)
-        columns = [np.concatenate(column) for column in zip(*found, strict=True)]
-        labels, above, own, panel_above, panel_probs = columns
+        joined = [np.concatenate(column) for column in zip(*pieces, strict=True)]
+        labels, above, own, panel_above, panel_probs = joined
         return cls(labels, above, own, np.flatnonzero(kept), panel_above, panel_probs)
 
     @property
@@ -105,10 +105,10 @@ def read_records(path: str, temperature: float, fewest: int, most: int) -> Recor
     table = read_outputs(path, logits=True, temperature=temperature)
     y, (n, classes) = table.require_labels(), table.probs.shape
     if not fewest <= classes <= most or n < 4 * classes:
-        wanted = f"{fewest}" if fewest == most else f"at least {fewest}"
+        classes_allowed = f"{fewest}" if fewest == most else f"at least {fewest}"
         raise FileError(
             f"{path} has {n} records and {classes} classes",
-            allowed=f"{wanted} classes here, with at least 4 records per class on average",
+            allowed=f"{classes_allowed} classes here, with at least 4 records per class on average",
             fix="Name the experiment that the file is for: fedcover reproduce NAME --logits FILE",
         )
     parts = ((table.probs[a : a + 1000], y[a : a + 1000]) for a in range(0, n, 1000))

@@ -181,8 +181,8 @@ class ImageNetStudy:
         easy = imagenet(records, APS(), 1.0).priors[0] > 0
         scores = records.above + 0.5 * records.own
         quantiles = {
-            f"score_quantiles_{g}": np.quantile(scores[mine[records.labels]], LEVELS)
-            for g, mine in (("G1", easy), ("G2", ~easy))
+            f"score_quantiles_{g}": np.quantile(scores[group[records.labels]], LEVELS)
+            for g, group in (("G1", easy), ("G2", ~easy))
         }
         return plain(
             {
@@ -254,7 +254,7 @@ class ImageNetStudy:
 
     def agreement(self, results: Results) -> Sequence[Agreement]:
         get = {m: results.values("coverage", method=m) for m in COMPETITORS}
-        ours, wanted = get["DP-FedCP"], IMAGENET["DP-FedCP"]
+        ours, target = get["DP-FedCP"], IMAGENET["DP-FedCP"]
         near = {"DP-FedCP (ours)": ours, "Oracle": get["Oracle"], "Estimated": get["Estimated"]}
         spread = claim(
             "Fig. 3a",
@@ -267,7 +267,7 @@ class ImageNetStudy:
         rows = [
             apart(results, number("Fig. 3a", "Global", IMAGENET["Global"], get["Global"], 0.02)),
             ordered("Fig. 3a", get["Global"], ours),
-            *(weighted(results, number("Fig. 5b", m, wanted, v, 0.01)) for m, v in near.items()),
+            *(weighted(results, number("Fig. 5b", m, target, v, 0.01)) for m, v in near.items()),
             apart(results, spread),
             *published("Fig. 3a", {q: get[f"published, q₀ = {q}"] for q in ("0", "0.5")}),
         ]

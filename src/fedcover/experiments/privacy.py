@@ -104,10 +104,10 @@ class PrivacyStudy:
         rows = []
         for f, (name, kinds) in enumerate(SWEEPS.items()):
             draw = self._federation(name).draw(np.random.default_rng([seed, r, f]))
-            found = _sweep_rows(draw, kinds, seed, r)
+            own = _sweep_rows(draw, kinds, seed, r)
             if name in FEDERATIONS:
-                found += _budget_rows(draw, kinds, seed, r)
-            rows += [{"federation": name, **row} for row in found]
+                own += _budget_rows(draw, kinds, seed, r)
+            rows += [{"federation": name, **row} for row in own]
         return rows
 
     def _federation(self, name: str) -> Simulated | Resampled:
@@ -120,8 +120,8 @@ class PrivacyStudy:
     def mixture(self, name: str) -> tuple[float, ...]:
         """λ^i of a federation, on average."""
         fed = self._federation(name)
-        found = expected_mixture(fed.priors, fed.sizes, fed.target)
-        return tuple(round(share, 6) for share in found)
+        mixture = expected_mixture(fed.priors, fed.sizes, fed.target)
+        return tuple(round(share, 6) for share in mixture)
 
     def sections(self, results: Results) -> Sequence[Section]:
         return sections(results)
@@ -129,15 +129,15 @@ class PrivacyStudy:
     def agreement(self, results: Results) -> Sequence[Agreement]:
         rows = []
         for kind in SWEEPS["ImageNet"]:
-            found = sweep_of(results, "ImageNet", kind)
-            rows += _spreads(kind, {s: found[s] for s in SIGMAS if s})
+            coverage = sweep_of(results, "ImageNet", kind)
+            rows += _spreads(kind, {s: coverage[s] for s in SIGMAS if s})
         return [*(replace(a, what=imagenet.marked(results, a.what)) for a in rows), *_theorem()]
 
 
-def _spreads(kind: str, found: dict[float, Any]) -> list[Agreement]:
+def _spreads(kind: str, coverage: dict[float, Any]) -> list[Agreement]:
     """What the paper shows of the noise sweep, beside coverages by σ_g > 0."""
-    spread = {s: float(v.std()) for s, v in found.items()}
-    middle = {s: float(np.median(v)) for s, v in found.items()}
+    spread = {s: float(v.std()) for s, v in coverage.items()}
+    middle = {s: float(np.median(v)) for s, v in coverage.items()}
     rows = [
         claim(
             "Fig. 3b",
@@ -171,12 +171,12 @@ def _spreads(kind: str, found: dict[float, Any]) -> list[Agreement]:
 
 def _theorem() -> list[Agreement]:
     """What Theorem 4.4 claims for the sweep beside the truth."""
-    found = [true_epsilons(s, imagenet_mixture(), 1000) for s in SIGMAS if s]
-    claimed = [e["claimed, ImageNet"] for e in found]
+    epsilons = [true_epsilons(s, imagenet_mixture(), 1000) for s in SIGMAS if s]
+    claimed = [e["claimed, ImageNet"] for e in epsilons]
     says = "claims " + ", ".join("nothing" if c is None else f"{c:.3g}" for c in claimed)
     out = []
     for what, key in (("one label", "secure sum"), ("1000 labels", "secure sum, all labels")):
-        truth = [float(np.inf if (true := e[key]) is None else true) for e in found]
+        truth = [float(np.inf if (true := e[key]) is None else true) for e in epsilons]
         out.append(
             claim(
                 "Theorem 4.4",
@@ -192,8 +192,8 @@ def _theorem() -> list[Agreement]:
 
 def sweep_of(results: Results, federation: str, kind: str) -> dict[float, Any]:
     """Coverages of the noise sweep by σ_g."""
-    mine = results.where(part="sweep", federation=federation, method=kind)
-    return {s: mine.values("coverage", sigma=s) for s in SIGMAS}
+    sweep = results.where(part="sweep", federation=federation, method=kind)
+    return {s: sweep.values("coverage", sigma=s) for s in SIGMAS}
 
 
 def _sweep_rows(draw: Draw, kinds: Mapping[str, Published], seed: int, r: int) -> list[Row]:
@@ -297,7 +297,7 @@ def _data(results: Results, federation: str) -> tuple[str, int, str]:
 
 
 def _plot_sweep(results: Results, federation: str) -> Section:
-    found = {kind: sweep_of(results, federation, kind) for kind in SWEEPS[federation]}
+    coverage = {kind: sweep_of(results, federation, kind) for kind in SWEEPS[federation]}
     groups = {}
     for sigma in SIGMAS:
         seen = ("∞", "∞")
@@ -305,11 +305,11 @@ def _plot_sweep(results: Results, federation: str) -> Section:
             true = _true(results, federation, sigma, 1)
             seen = (_number(true["server"]), _number(true["secure sum"]))
         name = f"σ_g = {sigma:g}\nε: {seen[0]} | {seen[1]}"
-        groups[name] = {kind: by[sigma] for kind, by in found.items()}
+        groups[name] = {kind: by[sigma] for kind, by in coverage.items()}
     ends = "; ".join(
         f"{kind}: mean {by[SIGMAS[1]].mean():.3f} → {by[SIGMAS[-1]].mean():.3f}, standard "
         f"deviation {by[SIGMAS[1]].std():.3f} → {by[SIGMAS[-1]].std():.3f}"
-        for kind, by in found.items()
+        for kind, by in coverage.items()
     )
     data, n, what = _data(results, federation)
     own = " Each label has a run and noise of its own, unless said otherwise."
@@ -332,14 +332,14 @@ def _plot_sweep(results: Results, federation: str) -> Section:
 
 
 def _plot_budgets(results: Results, federation: str) -> list[Section]:
-    mine = results.where(part="budget", federation=federation)
-    names = [m for m in mine.kinds("method") if m != "no privacy"]
-    free = mine.where(method="no privacy")
+    budgets = results.where(part="budget", federation=federation)
+    names = [m for m in budgets.kinds("method") if m != "no privacy"]
+    free = budgets.where(method="no privacy")
     best = _rms(free.values("coverage"))
     x = np.array(EPSILONS)
     error, size = {}, {}
     for m in names:
-        by = [mine.where(method=m, epsilon=e) for e in EPSILONS]
+        by = [budgets.where(method=m, epsilon=e) for e in EPSILONS]
         error[m] = Line(x, np.array([_rms(b.values("coverage")) for b in by]))
         size[m] = Line(x, np.array([b.values("size").mean() for b in by]))
     at_one = {m: _or_refused(line.y[EPSILONS.index(1.0)]) for m, line in error.items()}
@@ -408,18 +408,18 @@ def _true_table(results: Results) -> Table:
 
 
 def _table(results: Results) -> Table:
-    mine = results.where(part="budget")
-    names = [m for m in mine.kinds("method") if m != "no privacy"]
+    budgets = results.where(part="budget")
+    names = [m for m in budgets.kinds("method") if m != "no privacy"]
     rows = []
     for federation in FEDERATIONS:
         for m in ("no privacy", *names):
             cells = [f"{federation}: {m}"]
             for e in EPSILONS:
-                wanted = np.inf if m == "no privacy" else e
-                got = mine.where(federation=federation, method=m, epsilon=wanted)
-                v, size = got.values("coverage"), got.values("size")
-                known = not np.isnan(v).any()
-                cells.append(mean_and_spread(v) + f"\n{size.mean():.2f}" * known)
+                epsilon = np.inf if m == "no privacy" else e
+                own = budgets.where(federation=federation, method=m, epsilon=epsilon)
+                v, size = own.values("coverage"), own.values("size")
+                answered = not np.isnan(v).any()
+                cells.append(mean_and_spread(v) + f"\n{size.mean():.2f}" * answered)
             rows.append(cells)
     return Table(
         "All methods in numbers",

@@ -112,8 +112,8 @@ def in_memory(
 ) -> Results:
     """The same without a file, in this process."""
     rows: list[Row] = []
-    for chunk, found in alone(study, seed, _chunks(repetitions)):
-        rows += found
+    for chunk, part in alone(study, seed, _chunks(repetitions)):
+        rows += part
         on_progress(chunk.stop)
     return records.of_rows(rows, _metadata(study, repetitions, seed))
 

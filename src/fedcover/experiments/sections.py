@@ -65,6 +65,18 @@ def coverage_histograms(
     )
 
 
+def coverage_by_score(
+    name: str, title: str, where: str, results: Results, methods: Sequence[str], below: str
+) -> list[Plot]:
+    """The same for each kind of score, which the column u names; parameters as above."""
+    out = []
+    for u in results.kinds("u"):
+        values = {m: results.values("coverage", u=u, method=m) for m in methods}
+        full = f"{name}-coverage-{'one' if u == 'U = 1' else 'random'}"
+        out.append(coverage_histograms(full, f"{title}, {u}", f"{where}, {u}", values, below))
+    return out
+
+
 def answered(
     values: Mapping[str, NDArray[np.float64]],
 ) -> tuple[dict[str, NDArray[np.float64]], str]:
@@ -91,9 +103,9 @@ def within(values: Mapping[str, Any]) -> str:
         "above": [m for m in off if off[m] > 0.01],
     }
     return " ".join(
-        f"{text.capitalize()}: {'; '.join(found) or 'none'}."
-        for text, found in groups.items()
-        if found or text.startswith("within")
+        f"{text.capitalize()}: {'; '.join(methods) or 'none'}."
+        for text, methods in groups.items()
+        if methods or text.startswith("within")
     )
 
 
@@ -163,16 +175,17 @@ class Page:
 def write_study(study: Study, results: Results, folder: Path, command: str) -> Page:
     """The page of one experiment, with its figures as files beside it."""
     drawn, rows = study.sections(results), study.agreement(results)
+    repeated = f"An experiment of {PAPER}, repeated with the published settings and with ours."
     sections = [*drawn, *([agreement_table(rows)] if rows else []), _assumed(results)]
     agreed = sum(a.agrees for a in rows)
     write_page(
         folder / f"{study.name}.html",
         study.title,
-        [f"An experiment of {PAPER}, repeated with the published settings and with ours."],
+        [repeated if rows else "An experiment of our own."],
         sections,
         facts=[
             Fact(f"{results.repetitions}", "repetitions"),
-            Fact(f"{agreed} of {len(rows)}", "claims in their bands"),
+            *([Fact(f"{agreed} of {len(rows)}", "claims in their bands")] if rows else []),
         ],
         kicker=f"fedcover reproduce {study.name}",
         footer=f"Made by: {command}",

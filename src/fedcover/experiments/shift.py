@@ -14,6 +14,7 @@ from fedcover.experiments.compare import ALPHA, plain, rows_of
 from fedcover.experiments.federations import imagenet as federation
 from fedcover.experiments.imagenet import apart, marked, weighted
 from fedcover.experiments.records import Results
+from fedcover.experiments.sections import mean_and_spread
 from fedcover.experiments.study import Agreement, Row
 from fedcover.report.figures.charts import Line, lines, violins
 from fedcover.report.page import Section, Table, responsive
@@ -144,11 +145,7 @@ def _table(results: Results, cover: Any, size: Any, below: str) -> Any:
             [
                 f"{s} %",
                 f"{SHIFT[s]:.3f}",
-                *(
-                    f"{cover[s][m].mean():.3f} ± {cover[s][m].std():.3f}\n"
-                    f"{size[s][m].mean():.1f} labels"
-                    for m in KINDS
-                ),
+                *(f"{mean_and_spread(cover[s][m])}\n{size[s][m].mean():.1f} labels" for m in KINDS),
             ]
             for s in SHIFTS
         ],

@@ -12,7 +12,7 @@ from fedcover.experiments.agreement import SIMULATED, claim, number, published
 from fedcover.experiments.compare import ALPHA, BUDGET, COMPETITORS, plain, rows_of
 from fedcover.experiments.federations import Simulated
 from fedcover.experiments.records import Results
-from fedcover.experiments.sections import coverage_histograms, method_table
+from fedcover.experiments.sections import coverage_by_score, method_table
 from fedcover.experiments.study import Agreement, Row
 from fedcover.report.figures.charts import Line, lines, points
 from fedcover.report.page import Section, responsive
@@ -96,11 +96,8 @@ class SimulatedStudy:
                 marks=False,
             )
         )
-        for u in SCORES:
-            values = {m: results.values("coverage", u=u, method=m) for m in COMPETITORS}
-            name = f"simulated-coverage-{'one' if u == 'U = 1' else 'random'}"
-            title, where = f"Coverage at agent 2, {u}", f"agent 2, {u}"
-            out.append(coverage_histograms(name, title, where, values, below))
+        names = "simulated", "Coverage at agent 2", "agent 2"
+        out += coverage_by_score(*names, results, list(COMPETITORS), below)
         groups = {u: {"u": u} for u in SCORES}
         out.append(
             method_table(results, list(COMPETITORS), groups, "All methods in numbers", below)

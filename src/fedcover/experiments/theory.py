@@ -17,7 +17,7 @@ from fedcover.experiments.federations import Simulated
 from fedcover.experiments.records import Results
 from fedcover.experiments.study import Agreement, Row
 from fedcover.report.figures.charts import Line, lines, violins
-from fedcover.report.page import Section, responsive
+from fedcover.report.page import Plot, Section, responsive
 from fedcover.scores import APS
 
 Float64 = NDArray[np.float64]
@@ -100,19 +100,19 @@ class TheoryStudy:
 
 def worst(results: Results, part: str, curve: str, bound: str) -> float:
     """The largest mean of what is measured over the mean of its bound, where there is one."""
-    at, found = means(results, part, curve)
+    at, values = means(results, part, curve)
     limits = dict(zip(*means(results, part, bound), strict=True))
-    pairs = zip(at.tolist(), found.tolist(), strict=True)
+    pairs = zip(at.tolist(), values.tolist(), strict=True)
     return max(y / limits[x] for x, y in pairs if limits.get(x, 0.0) > 0)
 
 
 def worst_draw(results: Results, part: str, curve: str, bound: str) -> float:
     """The largest share of its bound in any single draw, for bounds that hold without noise."""
-    found, limits = (
+    values, limits = (
         dict(zip(zip(m["repetition"], m["x"], strict=True), m["y"], strict=True))
         for m in (results.where(part=part, curve=c).columns for c in (curve, bound))
     )
-    return max(float(y / limits[k]) for k, y in found.items() if limits.get(k, 0.0) > 0)
+    return max(float(y / limits[k]) for k, y in values.items() if limits.get(k, 0.0) > 0)
 
 
 def means(results: Results, part: str, curve: str) -> tuple[Float64, Float64]:
@@ -120,9 +120,9 @@ def means(results: Results, part: str, curve: str) -> tuple[Float64, Float64]:
 
     A bound that is infinite for a draw says nothing, and the draw is left out.
     """
-    mine = results.where(part=part, curve=curve)
-    finite = np.isfinite(mine.columns["y"])
-    x, y = mine.columns["x"][finite], mine.columns["y"][finite]
+    rows = results.where(part=part, curve=curve)
+    finite = np.isfinite(rows.columns["y"])
+    x, y = rows.columns["x"][finite], rows.columns["y"][finite]
     if part == "best step":
         return np.zeros(1), np.array([y.mean()])
     at = np.unique(x)
@@ -155,9 +155,9 @@ def _converged(results: Results) -> Agreement:
 def _exact(results: Results) -> Agreement:
     inside, off = True, []
     for total in measured.TOTALS:
-        mine = results.where(x=float(total))
-        v = _each(mine, "weights: coverage", "exact")
-        top = _each(mine, "weights: distance", "largest weight").mean()
+        rows = results.where(x=float(total))
+        v = _each(rows, "weights: coverage", "exact")
+        top = _each(rows, "weights: distance", "largest weight").mean()
         slack = students_t.ppf(0.999, len(v) - 1) * v.std(ddof=1) / np.sqrt(len(v))
         inside &= bool(1 - ALPHA - slack <= v.mean() <= 1 - ALPHA + top + slack)
         off.append(f"{v.mean():.3f}")
@@ -173,9 +173,9 @@ def _exact(results: Results) -> Agreement:
 
 
 def _halved(results: Results) -> Agreement:
-    mine, shares = results.where(part="subsample"), []
+    rows, shares = results.where(part="subsample"), []
     for total in measured.LARGE:
-        at = mine.where(x=float(total))
+        at = rows.where(x=float(total))
         half, limit = (at.values("y", curve=c).mean() for c in ("subsample", "Theorem 2.2"))
         shares.append(abs(half - (1 - ALPHA)) / limit)
     return _bound("Theorem 2.2", "error of the coverage on a subsample, by N", max(shares))
@@ -215,9 +215,17 @@ def _note(results: Results, n: int | str = 1050, alpha: float = ALPHA) -> str:
     return f"Means over {results.repetitions} repetitions, {used}."
 
 
-def _curves(results: Results, part: str, names: Sequence[str]) -> dict[str, Any]:
-    found = {name: means(results, part, name) for name in names}
-    return {name: Line(x[y > 0], y[y > 0]) for name, (x, y) in found.items()}  # for log axes
+def _curves(results: Results, part: str, names: Sequence[str]) -> dict[str, Line]:
+    curves = {name: means(results, part, name) for name in names}
+    return {name: Line(x[y > 0], y[y > 0]) for name, (x, y) in curves.items()}  # for log axes
+
+
+def _plot(
+    name: str, title: str, answer: str, caption: str, alt: str, *xy: Any, **axes: Any
+) -> Plot:
+    """Curves and the names of their axes, which are logarithmic unless said."""
+    axes = {"log": "xy", **axes}
+    return responsive(f"theory-{name}", title, answer, caption, alt, lines, *xy, **axes)
 
 
 def _plot_smoothing(results: Results) -> list[Section]:
@@ -226,20 +234,18 @@ def _plot_smoothing(results: Results) -> list[Section]:
         x for x, y in zip(*means(results, "smoothed coverage", "Theorem 4.3"), strict=True) if y > 1
     ]
     return [
-        responsive(
-            "theory-smoothing",
+        _plot(
+            "smoothing",
             "How far does smoothing move the quantile? (Theorem 3.1)",
             f"On average by at most {share:.2f} γ.",
             f"Distance of the smoothed quantile Q^γ from the exact one. {_note(results)}",
             "Distance of the smoothed quantile against gamma, with the bound",
-            lines,
             _curves(results, "smoothing", ["measured", "Theorem 3.1"]),
             "γ (units of score)",
             "|Q^γ - Q| (units of score)",
-            log="xy",
         ),
-        responsive(
-            "theory-smoothed-coverage",
+        _plot(
+            "smoothed-coverage",
             "What does smoothing do to the coverage? (Theorem 4.3)",
             f"Far less than the bound, which says nothing from γ = {min(vacuous):.1g} on."
             if vacuous
@@ -248,11 +254,9 @@ def _plot_smoothing(results: Results) -> list[Section]:
             f"ε_optim = 0. Dashed: 1, above which a bound is empty. {_note(results)} {UNSEEN} "
             "Differences below 1/5000 cannot be seen with 5000 test records.",
             "Difference in coverage against gamma, with the bound",
-            lines,
             _curves(results, "smoothed coverage", ["measured", "Theorem 4.3"]),
             "γ (units of score)",
             "coverage difference (share)",
-            log="xy",
             target=1.0,
         ),
     ]
@@ -281,19 +285,17 @@ def _plot_convergence(results: Results) -> list[Section]:
             for noise in (QUIET, NOISY)
         ]
         out.append(
-            responsive(
-                f"theory-{part.replace(' ', '-')}",
+            _plot(
+                part.replace(" ", "-"),
                 f"How does Algorithm 1 converge with {axis.split()[0]}? (Theorem 4.1)",
                 f"Its excess loss is at most {shares[0]:.2g} of the bound without noise, "
                 f"{shares[1]:.2g} with σ_g = 10.",
                 f"Excess smoothed loss of q̄_T. {settings} {_note(results)} Repaired: with the "
                 "noise term that the proof loses.",
                 f"Excess loss against {part}, with bounds",
-                lines,
                 _curves(results, part, BOUNDS),
                 axis,
                 EXCESS,
-                log="xy",
             )
         )
     return out
@@ -304,19 +306,17 @@ def _plot_lost_noise(results: Results) -> Section:
         worst(results, "lost noise", "measured", name)
         for name in ("Theorem 4.1", "Theorem 4.1 repaired")
     )
-    return responsive(
-        "theory-lost-noise",
+    return _plot(
+        "lost-noise",
         "Where does the printed Theorem 4.1 fail?",
         f"With one site, γ = 1, η = .005 and σ_g = 20 the excess loss reaches {share:.1f} times "
         f"the printed bound, and {repaired:.2f} of the bound with the term η σ_g² Σ λ² that the "
         "proof loses.",
         f"K = 1, q₀ = q*, scores uniform on [0, 1]. {_note(results, 100, 0.3)}",
         "Excess loss of one site against rounds, with printed and repaired bound",
-        lines,
         _curves(results, "lost noise", ["measured", "Theorem 4.1", "Theorem 4.1 repaired"]),
         "T (rounds)",
         EXCESS,
-        log="xy",
     )
 
 
@@ -324,8 +324,8 @@ def _plot_coverage(results: Results) -> Section:
     names = ["measured", "Theorem 4.3, measured ε", "Theorem 4.3, Corollary 4.2"]
     share = worst(results, "coverage", names[0], names[1])
     least = float(means(results, "coverage", names[1])[1].min())
-    return responsive(
-        "theory-coverage",
+    return _plot(
+        "coverage",
         "How much coverage do T rounds cost? (Theorem 4.3)",
         f"At most {share:.2g} of the bound, which is {least:.2g} at the least: any two coverages "
         "differ by less than 1.",
@@ -333,11 +333,9 @@ def _plot_coverage(results: Results) -> Section:
         f"measured ε_optim and with that of Corollary 4.2. K = {measured.LOCAL_STEPS}, η = "
         f"{measured.STEP:g}, γ = {measured.GAMMA:g}. Dashed: 1. {_note(results)} {UNSEEN}",
         "Difference in coverage against rounds, with bounds",
-        lines,
         _curves(results, "coverage", names),
         "T (rounds)",
         "coverage difference (share)",
-        log="xy",
         target=1.0,
     )
 
@@ -346,17 +344,15 @@ def _plot_published(results: Results) -> Section:
     names = [f"q₀ = {q}" for q in ("0", "0.5", "1")]
     curves = _curves(results, "published", names)
     ends = ", ".join(f"{curves[n].y[measured.CHECKPOINTS.index(200)]:.3f} ({n})" for n in names)
-    return responsive(
-        "theory-published",
+    return _plot(
+        "published",
         "Do the published settings converge?",
         f"Not by T = 200, where q̄_T is off by {ends}; no theorem applies, as η is 10⁴ times γ/10.",
         f"Distance of q̄_T from the exact quantile; K = 20, η = 10⁻³, γ = 10⁻⁶. {_note(results)}",
         "Distance from the exact quantile against rounds, by start",
-        lines,
         curves,
         "T (rounds)",
         "|q̄_T - Q| (units of score)",
-        log="xy",
     )
 
 
@@ -370,28 +366,25 @@ def _plot_weights(results: Results) -> list[Section]:
     covers["Theorem 2.1, upper end"] = Line(x, np.minimum(1 - ALPHA + top, 1.0))
     known, guessed = curves["known ratios"].y, curves["estimated ratios"].y
     return [
-        responsive(
-            "theory-weights",
+        _plot(
+            "weights",
             "How near are the ratios to the exact weights? (Theorem 2.1)",
             f"Known ratios differ by {known[0]:.2g} at N = {first} and {known[-1]:.2g} at N = "
             f"{last}; estimating them costs far more ({guessed[0]:.2g} and {guessed[-1]:.2g}).",
             "Total variation distance to the exact weights of a query of the likeliest label. "
             f"{_note(results, 'N')} One record in 21 is the target's.",
             "Distance to the exact weights against the number of records",
-            lines,
             curves,
             "N (calibration records)",
             "total variation distance",
-            log="xy",
         ),
-        responsive(
-            "theory-weights-coverage",
+        _plot(
+            "weights-coverage",
             "Does it matter for the coverage?",
             f"At N = {last}: " + ", ".join(f"{k} {covers[k].y[-1]:.3f}" for k in kinds) + ".",
             f"Coverage at agent 2. Dashed: 1-α, the lower end of Theorem 2.1. "
             f"{_note(results, 'N')}",
             "Coverage with exact and approximate weights against the number of records",
-            lines,
             covers,
             "N (calibration records)",
             "coverage (share of test records)",
@@ -402,10 +395,10 @@ def _plot_weights(results: Results) -> list[Section]:
 
 
 def _plot_subsample(results: Results) -> list[Section]:
-    mine = results.where(part="subsample")
+    rows = results.where(part="subsample")
     groups, error = {}, {}
     for total in measured.LARGE:
-        at = mine.where(x=float(total))
+        at = rows.where(x=float(total))
         groups[f"N = {total:,}"] = {
             k: at.values("y", curve=k) for k in ("all records", "subsample")
         }
@@ -431,18 +424,16 @@ def _plot_subsample(results: Results) -> list[Section]:
             "calibration records",
             "coverage (share of test records)",
         ),
-        responsive(
-            "theory-subsample-bound",
+        _plot(
+            "subsample-bound",
             "How near is Theorem 2.2?",
             "The error of the coverage on average is a small part of the bound, which says nothing "
             "while it is above 1 (dashed).",
             f"Distance of the mean coverage from 1-α, with known ratios. {_note(results, 'N')}",
             "Coverage error with and without subsample against the bound",
-            lines,
             error,
             "N (calibration records)",
             "|coverage - (1-α)| (share of records)",
-            log="xy",
             target=1.0,
         ),
     ]

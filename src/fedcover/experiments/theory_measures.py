@@ -87,7 +87,7 @@ class Problem:
         return totals / totals.sum()
 
     @cached_property
-    def asked(self) -> algorithm1.Problem:
+    def compiled(self) -> algorithm1.Problem:
         """The same, as Algorithm 1 sees it."""
         return algorithm1.Problem.of(self.sites, self.ratios, np.array([self.label]))
 
@@ -121,8 +121,8 @@ def averages(
 
     Unlike the method's output it is not cut off at 0 and 1, which the theorems do not do either.
     """
-    found = algorithm1.averages(
-        problem.asked,
+    per_round = algorithm1.averages(
+        problem.compiled,
         problem.alpha,
         start=start,
         rounds=max(checkpoints),
@@ -132,7 +132,7 @@ def averages(
         noise=noise,
         rng=rng,
     )
-    return found[np.array(checkpoints) - 1, 0]
+    return per_round[np.array(checkpoints) - 1, 0]
 
 
 def smoothing_rows(draw: Draw, problem: Problem) -> list[Row]:
@@ -173,8 +173,8 @@ def _moved(draw: Draw, q: float, exact: float) -> float:
 def _promised(draw: Draw, problem: Problem, error: float, gamma: float) -> float:
     sizes = np.array([len(s) for s in draw.sites])
     mixture = sizes @ draw.priors / sizes.sum()
-    given = (int(sizes.sum()), draw.priors[1], problem.ratios, mixture, *densities())
-    return bounds.theorem_4_3_coverage(*given, error, gamma).total
+    federation = (int(sizes.sum()), draw.priors[1], problem.ratios, mixture, *densities())
+    return bounds.theorem_4_3_coverage(*federation, error, gamma).total
 
 
 def convergence_rows(problem: Problem, rng: np.random.Generator) -> list[Row]:
@@ -189,11 +189,11 @@ def convergence_rows(problem: Problem, rng: np.random.Generator) -> list[Row]:
         out.append(row(part, f"measured, {name}", x, float(problem.excess(q, GAMMA))))
         if eta > GAMMA / 10 * (1 + 1e-9):
             return
-        given = (away, t, k, eta, GAMMA, noise, zeta)
-        printed = bounds.theorem_4_1_convergence(*given).total
+        settings = (away, t, k, eta, GAMMA, noise, zeta)
+        printed = bounds.theorem_4_1_convergence(*settings).total
         out.append(row(part, f"Theorem 4.1, {name}", x, printed))
         if noise:
-            repaired = bounds.theorem_4_1_convergence(*given, squared_weights=energy).total
+            repaired = bounds.theorem_4_1_convergence(*settings, squared_weights=energy).total
             out.append(row(part, f"Theorem 4.1 repaired, {name}", x, repaired))
 
     for noise in NOISES:
@@ -220,8 +220,8 @@ def published_rows(problem: Problem, rng: np.random.Generator) -> list[Row]:
     """How far q̄_T is from the exact quantile at the published γ = 10⁻⁶, by T and q₀."""
     exact, out = problem.exact(), []
     for start in (0.0, 0.5, 1.0):
-        found = averages(problem, CHECKPOINTS, rng, start=start, gamma=1e-6)
-        for t, q in zip(CHECKPOINTS, found, strict=True):
+        iterates = averages(problem, CHECKPOINTS, rng, start=start, gamma=1e-6)
+        for t, q in zip(CHECKPOINTS, iterates, strict=True):
             out.append(row("published", f"q₀ = {start:g}", t, abs(q - exact)))
     return out
 
@@ -232,10 +232,10 @@ def lost_noise_rows(rng: np.random.Generator) -> list[Row]:
     labels = np.zeros(100, dtype=np.int64)
     problem = Problem(((values, labels, 1.0),), np.ones(1), 0.3)
     best = problem.smooth(1.0)
-    given = {"start": best, "local": 1, "step": 0.005, "gamma": 1.0, "noise": 20.0}
-    found = averages(problem, LONG, rng, **given)  # type: ignore[arg-type]
+    settings = {"start": best, "local": 1, "step": 0.005, "gamma": 1.0, "noise": 20.0}
+    iterates = averages(problem, LONG, rng, **settings)  # type: ignore[arg-type]
     out = []
-    for t, q in zip(LONG, found, strict=True):
+    for t, q in zip(LONG, iterates, strict=True):
         run = (0.0, t, 1, 0.005, 1.0, 20.0, 0.0)
         repaired = bounds.theorem_4_1_convergence(*run, squared_weights=1.0).total
         out += [
@@ -249,12 +249,12 @@ def lost_noise_rows(rng: np.random.Generator) -> list[Row]:
 @lru_cache(maxsize=1)
 def densities() -> tuple[float, float]:
     """Bounds (m, M) on the densities of the scores at both agents, off 40 bins of 10⁶ records."""
-    fed, rng, found = Simulated(APS()), np.random.default_rng(0), []
+    fed, rng, heights = Simulated(APS()), np.random.default_rng(0), []
     for prior in fed.priors:
         x, y = fed.points(rng, 1_000_000, prior)
         scores = fed.score.of_labels(fed.predict(x), y, rng)
-        found.append(np.histogram(scores, bins=40, range=(0, 1), density=True)[0])
-    return min(1.0, float(np.min(found))), max(1.0, float(np.max(found)))
+        heights.append(np.histogram(scores, bins=40, range=(0, 1), density=True)[0])
+    return min(1.0, float(np.min(heights))), max(1.0, float(np.max(heights)))
 
 
 TOTALS = (21, 42, 105, 210, 420, 1050)
@@ -343,5 +343,5 @@ def subsample_rows(rng: np.random.Generator, seed: int) -> list[Row]:
 
 
 def _coverage(draw: Draw, method: Method, seed: int) -> float:
-    found = calibrate(draw.sites, 0.1, method, targets=draw.target, seed=seed)
-    return draw.coverage(found[draw.target].thresholds[0])
+    calibrations = calibrate(draw.sites, 0.1, method, targets=draw.target, seed=seed)
+    return draw.coverage(calibrations[draw.target].thresholds[0])

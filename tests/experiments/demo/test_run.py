@@ -17,7 +17,9 @@ from rich.console import Console
 from scipy.stats import t
 
 import fedcover as fc
+from fedcover.cli.reproduce import reproduce
 from fedcover.errors import FedcoverError
+from fedcover.experiments import records
 from fedcover.experiments.demo import command, data, disclosure
 from fedcover.experiments.demo.results import OURS
 
@@ -262,6 +264,18 @@ def test_a_threshold_is_nearly_a_score(tiny_run):
 
 def test_nothing_on_the_page_names_a_machine(tiny_run, page):
     assert str(tiny_run.folder.parent) not in page[0]
+
+
+def test_as_any_other_experiment_it_gives_the_same_results(tiny_run, measured, tmp_path):
+    reproduce("demo", tmp_path, repetitions=2, seed=1, workers=1)
+    table = records.load(tmp_path / "demo.parquet")
+    for (method, site), (coverage, size) in measured.items():
+        own = table.where(method=method, site=site)
+        assert own.columns["coverage"].tolist() == coverage
+        assert own.columns["size"].tolist() == size
+    text = (tmp_path / "demo.html").read_text(encoding="utf-8")
+    assert "All methods side by side" in text
+    assert {p.stem for p in (tmp_path / "figures").glob("*.svg")} == set(FIGURES)
 
 
 @pytest.mark.parametrize(

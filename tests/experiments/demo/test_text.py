@@ -50,22 +50,23 @@ FLAT = [0.9] * 5
 
 def test_headline_names_the_hospital_that_global_fails():
     found = results({LOCAL: FLAT, GLOBAL: [0.93, 0.9, 0.9, 0.87, 0.8], OURS: FLAT})
-    assert text.headline(found) == (
-        "One threshold for all (Global) gives Mercy 80.0% on average instead of the promised "
-        "90%. DP-FedCP gives every hospital its 90% on average."
-    )
+    said = text.headline(found)
+    for part in ("Mercy 80.0%", "promised 90%", "DP-FedCP gives every hospital its 90%"):
+        assert part in said
     first, second, *_ = text.reading(found)
-    assert "on average gives Mercy 80.0% and Riverside 87.0%; Lakeside 93.0% gets more" in first
-    assert "90.0 to 90.0% on average in 6 rounds" in second
-    assert "no raw score leaves a site" in second
+    assert "Mercy 80.0% and Riverside 87.0%; Lakeside 93.0% gets more" in first
+    assert "90.0 to 90.0%" in second
+    assert "6 rounds" in second
+    assert "no raw score leaves" in second
 
 
 def test_headline_does_not_claim_what_did_not_happen():
     good_global = results({LOCAL: FLAT, GLOBAL: FLAT, OURS: [0.9, 0.9, 0.9, 0.9, 0.85]})
-    assert text.headline(good_global) == (
-        "One threshold for all (Global) keeps the promised 90% on average at every hospital here. "
-        "DP-FedCP gives them 85.0 to 90.0% on average."
-    )
+    said = text.headline(good_global)
+    assert "keeps the promised 90%" in said
+    assert "Mercy" not in said
+    assert "every hospital its" not in said
+    assert "85.0 to 90.0%" in said
     assert "falls short at no hospital" in text.reading(good_global)[0]
 
 

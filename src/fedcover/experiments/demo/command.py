@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import platform
 from importlib.metadata import version
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from fedcover.experiments.demo.results import GLOBAL, OURS, DemoResults
 from fedcover.experiments.demo.study import DemoStudy, sections
 from fedcover.report import page
 from fedcover.report.estimate import Estimate
+
+VERSIONS_OF = ("fedcover", "numpy", "scipy", "scikit-learn", "matplotlib")
 
 COLOURS = {"below": "red", "on": "green", "above": "yellow"}
 
@@ -109,7 +112,7 @@ def _results_csv(results: DemoResults, path: Path) -> None:
 
 def write_page(results: DemoResults, out: Path) -> None:
     """Write report.html, and its figures as .svg and .png."""
-    drawn = sections(results)
+    drawn = [*sections(results), _reproduce(results)]
     small, promised = data.SMALL, text.promise(results.alpha)
     lead = [
         "These hospitals share one model, and none may show its records to the others. Each sees "
@@ -132,6 +135,24 @@ def write_page(results: DemoResults, out: Path) -> None:
         "computed by the run that wrote it; each split is in results.csv.",
     )
     page.save_figures(drawn, out)
+
+
+def _reproduce(results: DemoResults) -> page.Text:
+    small = data.SMALL.name
+    versions = ", ".join(f"{name} {version(name)}" for name in VERSIONS_OF)
+    return page.Text(
+        "How to reproduce it, and what to try next",
+        [f"Seed {results.seed}; Python {platform.python_version()}, {versions}."],
+        code=[
+            f"fedcover demo --alpha {results.alpha:g} --repetitions {results.repetitions} "
+            f"--seed {results.seed}",
+            "",
+            "# in the folder of this report",
+            f"fedcover predict {small}.json new-{small}.npz",
+            f"fedcover evaluate {small}.json new-{small}.npz",
+            "fedcover calibrate site-*.npz --out calibrations",
+        ],
+    )
 
 
 def _facts(results: DemoResults) -> list[page.Fact]:

@@ -131,13 +131,13 @@ def caveats(results: DemoResults) -> Text:
 
 def rarest(results: DemoResults) -> tuple[data.Hospital, str, int]:
     """The smallest label count above zero in the last split: whose, which label, how many."""
-    found = []
+    counted = []
     for hospital, rows in zip(results.hospitals, results.split.calibration, strict=True):
         counts = np.bincount(results.federation.labels[rows], minlength=len(data.LABEL_NAMES))
-        found += [
+        counted += [
             (hospital, name, int(n)) for name, n in zip(data.LABEL_NAMES, counts, strict=True) if n
         ]
-    return min(found, key=lambda item: item[2])
+    return min(counted, key=lambda item: item[2])
 
 
 def sentence(words: str) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,8 +25,6 @@ from fedcover.report.page import Plot, Section, Table, Text, responsive
 from fedcover.scores import APS
 
 Float64 = NDArray[np.float64]
-
-VERSIONS_OF = ("fedcover", "numpy", "scipy", "scikit-learn", "matplotlib")
 
 SIZE_CLASSES = {"none": (0, 0), "1": (1, 1), "2": (2, 2), "3 or 4": (3, 4), "5 or more": (5, 10)}
 
@@ -79,7 +75,6 @@ def sections(results: DemoResults) -> list[Section]:
         label_mix(results),
         _promises(results),
         _data(results),
-        _reproduce(results),
     ]
 
 
@@ -186,35 +181,14 @@ def _data(results: DemoResults) -> Text:
     )
 
 
-def _reproduce(results: DemoResults) -> Text:
-    small = data.SMALL.name
-    versions = ", ".join(f"{name} {version(name)}" for name in VERSIONS_OF)
-    return Text(
-        "How to reproduce it, and what to try next",
-        [f"Seed {results.seed}; Python {platform.python_version()}, {versions}."],
-        code=[
-            f"fedcover demo --alpha {results.alpha:g} --repetitions {results.repetitions} "
-            f"--seed {results.seed}",
-            "",
-            "# in the folder of this report",
-            f"fedcover predict {small}.json new-{small}.npz",
-            f"fedcover evaluate {small}.json new-{small}.npz",
-            "fedcover calibrate site-*.npz --out calibrations",
-        ],
-    )
-
-
 def coverage(results: DemoResults) -> Plot:
     """Does every hospital get its 1-α?"""
     target = 1 - results.alpha
-    found = {name: results.coverages(name) for name in results.names}
+    estimates = {name: results.coverages(name) for name in results.names}
     rows = [h.title for h in results.hospitals]
-    short = {
-        name: sum(e.verdict(target) == "below" for e in estimates)
-        for name, estimates in found.items()
-    }
-    keepers = [name for name, es in found.items() if all(e.keeps(target) for e in es)]
-    unclear = [name for name in found if not short[name] and name not in keepers]
+    short = {name: sum(e.verdict(target) == "below" for e in es) for name, es in estimates.items()}
+    keepers = [name for name, es in estimates.items() if all(e.keeps(target) for e in es)]
+    unclear = [name for name in estimates if not short[name] and name not in keepers]
     answer = " ".join(
         [
             f"On average, yes with {_and(keepers)}."
@@ -243,11 +217,11 @@ def coverage(results: DemoResults) -> Plot:
     alt = "Coverage by method and hospital. " + _in_words(
         {
             name: {h: text.percent(e.mean) for h, e in zip(rows, es, strict=True)}
-            for name, es in found.items()
+            for name, es in estimates.items()
         }
     )
     question = "Does every hospital get what was promised?"
-    drawn = figures.coverage, found, rows, target
+    drawn = figures.coverage, estimates, rows, target
     return responsive("coverage", question, answer, caption, alt, *drawn)
 
 

@@ -94,28 +94,27 @@ def reading(results: DemoResults) -> list[str]:
 
 def headline(results: DemoResults) -> str:
     """The result in one line."""
-    wanted = promise(results.alpha)
+    promised = promise(results.alpha)
     hospital, worst = lowest(results, GLOBAL)
     wrong = worst.verdict(1 - results.alpha) == "below"
     kept = all(e.keeps(1 - results.alpha) for e in results.coverages(OURS))
     if wrong:
-        given = f"{hospital.title} {percent(worst.mean)}"
-        first = f"gives {given} on average instead of the promised {wanted}"
+        low = f"{hospital.title} {percent(worst.mean)}"
+        first = f"gives {low} on average instead of the promised {promised}"
     elif worst.keeps(1 - results.alpha):
-        first = f"keeps the promised {wanted} on average at every hospital here"
+        first = f"keeps the promised {promised} on average at every hospital here"
     else:
-        first = (
-            f"gives the hospitals {_range(results.coverages(GLOBAL))} on average, promised {wanted}"
-        )
-    ours = f"every hospital its {wanted}" if kept else f"them {_range(results.coverages(OURS))}"
+        everywhere = _range(results.coverages(GLOBAL))
+        first = f"gives the hospitals {everywhere} on average, promised {promised}"
+    ours = f"every hospital its {promised}" if kept else f"them {_range(results.coverages(OURS))}"
     return f"One threshold for all ({GLOBAL}) {first}. {OURS} gives {ours} on average."
 
 
 def _about_global(results: DemoResults) -> str:
     target = 1 - results.alpha
-    found = list(zip(results.hospitals, results.coverages(GLOBAL), strict=True))
-    below = [(h, e) for h, e in found if e.verdict(target) == "below"]
-    above = [(h, e) for h, e in found if e.verdict(target) == "above"]
+    by_site = list(zip(results.hospitals, results.coverages(GLOBAL), strict=True))
+    below = [(h, e) for h, e in by_site if e.verdict(target) == "below"]
+    above = [(h, e) for h, e in by_site if e.verdict(target) == "above"]
     text = f"{GLOBAL} promises {promise(results.alpha)}"
     text += (
         f" but on average gives {_list(below)}" if below else " and falls short at no hospital here"
