@@ -33,22 +33,22 @@ def coverage(width: float = style.WIDE) -> Figure:
         "Local": [estimate(v) for v in (0.9, 0.905, 0.92)],
         "Global": [estimate(v) for v in (0.95, 0.9, 0.8)],
     }
-    return figures.coverage(panels, SITES, 0.9, width=width, columns=2)
+    return figures.coverage(panels, SITES, 0.9, width=width)
 
 
 def set_sizes(width: float = style.WIDE) -> Figure:
     shares = np.array([[0.1, 0.6, 0.3], [0.0, 0.5, 0.5]])
-    means = {name: [1.2, 1.5] for name in SITES}
+    names = [*SITES, "Harbour", "All"]
+    means = {name: [1.2, 1.5] for name in names}
     levels = ["none", "1", "2 or more"]
-    return figures.set_sizes(
-        dict.fromkeys(SITES, shares), means, ["Local", "Global"], levels, width=width, columns=2
-    )
+    panels = dict.fromkeys(names, shares)
+    return figures.set_sizes(panels, means, ["Local", "Global"], levels, width=width)
 
 
 def score_curves(width: float = style.WIDE) -> Figure:
     rng = np.random.default_rng(0)
-    scores = {f"digit {k}": rng.beta(1 + k, 2, 100) for k in range(4)}
-    return figures.score_curves(scores, 0.8, 0.9, width=width, columns=2)
+    scores = {f"digit {k}": rng.beta(1 + k, 2, 100) for k in range(9)}
+    return figures.score_curves(scores, 0.8, 0.9, width=width)
 
 
 def label_mix(width: float = style.WIDE) -> Figure:
@@ -133,7 +133,7 @@ def test_bars_and_cells_carry_the_numbers():
 
 def test_curve_is_the_empirical_distribution():
     values = np.array([0.1, 0.2, 0.6, 0.9])
-    figure = figures.score_curves({"a": values}, 0.5, 0.9, columns=1)
+    figure = figures.score_curves({"a": values}, 0.5, 0.9)
     assert "a: 50%" in [a.get_title(loc="left") for a in figure.axes]
     x, y = figure.axes[0].lines[3].get_data()
     assert list(x) == [0, 0.1, 0.2, 0.6, 0.9, 1]

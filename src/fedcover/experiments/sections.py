@@ -61,7 +61,7 @@ def coverage_histograms(
         values,
         1 - ALPHA,
         "coverage (share of test records)",
-        limits=(0.6, 1.0),
+        (0.6, 1.0),
     )
 
 

@@ -50,42 +50,31 @@ class Line:
 @style.styled
 def violins(
     groups: Mapping[str, Mapping[str, Float64]],
-    target: float | None,
+    target: float,
     xlabel: str,
     ylabel: str,
     *,
     width: float = style.WIDE,
-    bottom: float | None = None,
 ) -> Figure:
-    """Distributions side by side: one group of violins per name, one violin per method in it.
+    """Distributions side by side: a group of violins per name, in each one violin per method.
 
     White mark: median; thick bar: middle half.
     """
-    names = list(groups)
-    kinds = list(dict.fromkeys(k for g in groups.values() for k in g))
-    narrow, many = width <= style.NARROW, len(kinds) > 1
-    columns = 2 if narrow else 5
-    height = 3.2 + 0.17 * -(-len(kinds) // columns) if many else 3.6 if narrow else 3.4
-    figure, axes = style.single(width, height)
-    step = 0.8 / len(kinds)
+    kinds = list(next(iter(groups.values())))
+    narrow = width <= style.NARROW
+    columns, step = 2 if narrow else 5, 0.8 / len(kinds)
+    figure, axes = style.single(width, 3.2 + 0.17 * -(-len(kinds) // columns))
     for k, kind in enumerate(kinds):
-        values = [g[kind] for g in groups.values() if kind in g]
-        place = [
-            i + (k - (len(kinds) - 1) / 2) * step for i, g in enumerate(names) if kind in groups[g]
-        ]
-        _violin(axes, values, place, step * 0.9, k)
-    if target is not None:
-        axes.axhline(target, color=MUTED, lw=1, ls="--", zorder=1)
-    axes.set_xticks(range(len(names)), names)
-    axes.tick_params(axis="x", labelsize=8 if not narrow else 7)
-    axes.set_xlabel(xlabel)
-    axes.set_ylabel(ylabel)
-    if bottom is not None:
-        axes.set_ylim(bottom=bottom)
+        values = [group[kind] for group in groups.values()]
+        places = [i + (k - (len(kinds) - 1) / 2) * step for i in range(len(groups))]
+        _violin(axes, values, places, step * 0.9, k)
+    axes.axhline(target, color=MUTED, lw=1, ls="--", zorder=1)
+    axes.set_xticks(range(len(groups)), list(groups))
+    axes.tick_params(axis="x", labelsize=7 if narrow else 8)
+    axes.set(xlabel=xlabel, ylabel=ylabel)
     axes.grid(axis="y")
-    if many:
-        keys = [Patch(label=kind, **_filling(k)) for k, kind in enumerate(kinds)]
-        figure.legend(handles=keys, loc="outside lower center", ncols=columns, fontsize=7.5)
+    keys = [Patch(label=kind, **_filling(k)) for k, kind in enumerate(kinds)]
+    figure.legend(handles=keys, loc="outside lower center", ncols=columns, fontsize=7.5)
     return figure
 
 
@@ -143,15 +132,14 @@ def histograms(
     panels: Mapping[str, Float64],
     target: float,
     xlabel: str,
+    limits: tuple[float, float],
     *,
     width: float = style.WIDE,
-    columns: int = 3,
-    limits: tuple[float, float] | None = None,
 ) -> Figure:
     """One histogram per method, on common axes; dashed: the target, solid: the mean."""
     line = 1.25 if width > style.NARROW else 1.37
-    figure, axes = style.panels(len(panels), columns, width, 0.7, line, sharey=False)
-    low, high = limits or (min(v.min() for v in panels.values()), 1.0)
+    figure, axes = style.panels(len(panels), 3, width, 0.7, line, sharey=False)
+    low, high = limits
     bins = np.linspace(low, high, 41).tolist()
     for panel, (name, values) in zip(axes, panels.items(), strict=True):
         mean = float(values.mean())
@@ -168,7 +156,7 @@ def histograms(
         panel.set_title(f"{name}{gap}{mean:.3f} ± {values.std():.3f}", fontsize=7.5)
         panel.set_yticks([])
     figure.supxlabel(xlabel)
-    several = len(panels) > style.beside(len(panels), columns, width)
+    several = len(panels) > style.beside(len(panels), 3, width)
     figure.supylabel(f"repetitions{' (each panel to its own height)' * several}")
     return figure
 
@@ -204,8 +192,7 @@ def lines(
     if "y" in log:
         axes.set_yscale("log")
         _plain_ticks(axes.yaxis)
-    axes.set_xlabel(xlabel)
-    axes.set_ylabel(ylabel)
+    axes.set(xlabel=xlabel, ylabel=ylabel)
     axes.grid(color=GRID)
     figure.legend(loc="outside lower center", fontsize=7.5, ncols=columns)
     return figure
@@ -235,12 +222,10 @@ def points(
     for panel, (title, (x, y)) in zip(axes, panels.items(), strict=True):
         for k, name in enumerate(names):
             colour, _, marker = LOOKS[k]
-            mine = x[y == k]
-            panel.scatter(
-                mine[:, 0], mine[:, 1], s=9, c=colour, marker=marker, alpha=0.6, lw=0, label=name
-            )
+            look: Any = {"c": colour, "marker": marker, "alpha": 0.6, "lw": 0}
+            across, up = x[y == k].T
+            panel.scatter(across, up, s=9, label=name, **look)
         panel.set_title(title)
-        panel.set_xlabel(xlabel)
-        panel.set_ylabel(ylabel)
+        panel.set(xlabel=xlabel, ylabel=ylabel)
     axes[0].legend(fontsize=7.5, loc="upper left")
     return figure

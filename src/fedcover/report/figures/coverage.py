@@ -36,7 +36,6 @@ def coverage(
     target: float,
     *,
     width: float = style.WIDE,
-    columns: int = 3,
 ) -> Figure:
     """Does every site get its 1-α? One panel per method, one row per site.
 
@@ -52,7 +51,7 @@ def coverage(
     target
         The promise 1-α.
     """
-    figure, axes = _panels_of_rows(len(panels), columns, width, len(rows))
+    figure, axes = _panels_of_rows(len(panels), len(rows), width)
     least = min(e.least for estimates in panels.values() for e in estimates)
     left = max(0.0, np.floor(20 * (least - 0.005)) / 20)
     for panel, (name, estimates) in zip(axes, panels.items(), strict=True):
@@ -82,7 +81,6 @@ def set_sizes(
     levels: Sequence[str],
     *,
     width: float = style.WIDE,
-    columns: int = 3,
 ) -> Figure:
     """How big are the sets? One panel per site, one stacked bar per method.
 
@@ -97,7 +95,7 @@ def set_sizes(
     levels
         Names of the size classes, smallest first; the stronger the colour, the larger.
     """
-    figure, axes = _panels_of_rows(len(panels), columns, width, len(rows))
+    figure, axes = _panels_of_rows(len(panels), len(rows), width)
     looks = [_level_look(k, len(levels)) for k in range(len(levels))]
     for panel, (name, shares) in zip(axes, panels.items(), strict=True):
         panel.set_title(name)
@@ -107,8 +105,7 @@ def set_sizes(
             panel.barh(np.arange(len(rows)), bars, left=left, height=0.72, **look)
         for y, mean in enumerate(means[name]):
             panel.text(103, y, f"{mean:.1f}", va="center", fontsize=8)
-        panel.set_xlim(0, 118)
-        panel.set_xticks([0, 50, 100])
+        panel.set(xlim=(0, 118), xticks=[0, 50, 100])
         style.named_rows(panel, rows)
     figure.supxlabel("share of sets (%); at the right, mean number of labels per set")
     patches = [Patch(label=text, **look) for text, look in zip(levels, looks, strict=True)]
@@ -124,7 +121,6 @@ def score_curves(
     target: float,
     *,
     width: float = style.WIDE,
-    columns: int = 5,
 ) -> Figure:
     """Do labels differ in difficulty? Distribution of the scores of each label, one panel each.
 
@@ -137,7 +133,7 @@ def score_curves(
     target
         The promise 1-α.
     """
-    figure, axes = style.panels(len(scores), columns, width, 0.55, 1.25)
+    figure, axes = style.panels(len(scores), 5, width, 0.55, 1.25)
     everything = np.concatenate(list(scores.values()))
     for panel, (name, values) in zip(axes, scores.items(), strict=True):
         share = float((values <= threshold).mean())
@@ -149,10 +145,8 @@ def score_curves(
         dot: Any = {"marker": "v" if share < target else "o", "mec": PAPER, "mew": 0.6, "ls": ""}
         panel.plot(threshold, 100 * share, color=colour, ms=5.5, zorder=4, **dot)
         panel.set_title(f"{name}: {share:.0%}", color=INK)
-        panel.set_xlim(0, 1)
-        panel.set_ylim(0, 104)
+        panel.set(xlim=(0, 1), ylim=(0, 104), yticks=[0, 50, 100])
         panel.set_xticks([0, 0.5, 1], ["0", ".5", "1"])
-        panel.set_yticks([0, 50, 100])
         panel.grid(visible=True)
     figure.supxlabel("score of the true label (0 expected, 1 surprising)")
     figure.supylabel("records with at most this score (%)")
@@ -186,20 +180,18 @@ def label_mix(
         centred: Any = {"ha": "center", "va": "center", "color": PAPER if depth > 0.55 else INK}
         axes.text(j, i, f"{100 * shares[i, j]:.0f}", fontsize=8.5, **centred)
     axes.set_xticks(range(len(columns)), columns)
-    axes.set_xlim(-0.5, len(columns) - 0.5)
-    axes.set_xlabel(xlabel)
-    axes.set_ylabel(ylabel)
+    axes.set(xlim=(-0.5, len(columns) - 0.5), xlabel=xlabel, ylabel=ylabel)
     axes.tick_params(axis="x", length=0)
     axes.spines[:].set_visible(False)
     style.named_rows(axes, rows)
     return figure
 
 
-def _panels_of_rows(n: int, columns: int, width: float, rows: int) -> tuple[Figure, list[Axes]]:
+def _panels_of_rows(n: int, rows: int, width: float) -> tuple[Figure, list[Axes]]:
     """Panels with named rows, below a legend."""
     legend = 0.62 if width > style.NARROW else 0.84
-    ragged = n % style.beside(n, columns, width) > 0  # numbers of an axis inside the figure, too
-    return style.panels(n, columns, width, legend + 0.2 * ragged, 0.42 + 0.21 * rows)
+    ragged = n % style.beside(n, 3, width) > 0  # numbers of an axis inside the figure, too
+    return style.panels(n, 3, width, legend + 0.2 * ragged, 0.42 + 0.21 * rows)
 
 
 def _percent(share: float) -> str:

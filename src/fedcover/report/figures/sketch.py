@@ -104,7 +104,6 @@ def coverage_curves(
     points: tuple[Float64, Float64] | None = None,
     *,
     width: float = style.WIDE,
-    columns: int = 4,
 ) -> Figure:
     """Coverage against α, a panel for each site.
 
@@ -116,11 +115,9 @@ def coverage_curves(
         By site, its number of records and (A,) shares of them whose label is in the set.
     points
         Levels of thresholds that a site uses, and what they cover; for a site alone.
-    columns
-        Panels beside each other.
     """
     line = 2.2 if len(curves) == 1 else 1.35
-    figure, panels = style.panels(len(curves), columns, width, 0.8, line)
+    figure, panels = style.panels(len(curves), 4, width, 0.8, line)
     for panel, (name, (n, covered)) in zip(panels, curves.items(), strict=True):
         chance = 2 * np.sqrt(alphas * (1 - alphas) / n)
         band = np.clip(np.stack([1 - alphas - chance, 1 - alphas + chance]), 0, 1)
@@ -241,9 +238,7 @@ def distribution(
         look = {**POINT, "marker": marker, "ms": 6.5}
         axes.plot(middle, level, color=INK, zorder=4, **look)
         keys.append(key(f"α = {mark.alpha:g}: {mark.text}", **look))
-    axes.set_xlim(0, 1.01)
-    axes.set_ylim(0, 103)
-    axes.set_yticks([0, 20, 40, 60, 80, 100])
+    axes.set(xlim=(0, 1.01), ylim=(0, 103), yticks=[0, 20, 40, 60, 80, 100])
     axes.set_ylabel("records with at most this score (%)")
     _score_ticks(axes, axis, width)
     axes.grid(axis="y")
@@ -290,10 +285,8 @@ def _coverage_axes(
 ) -> None:
     least = min(float(covered.min()) for _, covered in curves.values())
     low = min(40, 20 * int(5 * least))
-    panels[0].set_xlim(0, 0.5)
-    panels[0].set_ylim(low, 102)
+    panels[0].set(xlim=(0, 0.5), ylim=(low, 102), yticks=range(low, 101, 20))
     panels[0].set_xticks([0, 0.1, 0.2, 0.3, 0.4, 0.5], ["0", ".1", ".2", ".3", ".4", ".5"])
-    panels[0].set_yticks(range(low, 101, 20))
     figure.supxlabel("error rate α asked for")
     figure.supylabel("own records covered (%)")
 
