@@ -49,12 +49,13 @@ def run(
     console
         Where the progress bar and the table go.
     """
-    if len(checks.alphas(alpha)) != 1:
+    levels = checks.alphas(alpha)
+    if len(levels) != 1:
         raise FedcoverError(f"alpha is {alpha!r}", allowed="one number", fix="Give one level")
     checks.whole(repetitions, "repetitions", 2)
     checks.whole(seed, "seed", 0)
     _make_folder(out)
-    study = DemoStudy(alpha)
+    study = DemoStudy(levels[0])
     with runner.progress_bars(console, transient=True) as new_bar:
         bar = new_bar("Calibrating and testing", repetitions)
         results = DemoResults.of(runner.in_memory(study, repetitions, seed, bar))

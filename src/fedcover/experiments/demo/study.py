@@ -191,11 +191,11 @@ def coverage(results: DemoResults) -> Plot:
     unclear = [name for name in estimates if not short[name] and name not in keepers]
     answer = " ".join(
         [
-            f"On average, yes with {_and(keepers)}."
+            f"On average, yes with {text.listed(keepers)}."
             if keepers
             else "With no method here for sure.",
             *(f"{name} falls short at {k} of {len(rows)}." for name, k in short.items() if k),
-            *([f"{_and(unclear)}: too few splits to say."] if unclear else []),
+            *([f"{text.listed(unclear)}: too few splits to say."] if unclear else []),
         ]
     )
     caption = (
@@ -350,7 +350,3 @@ def _in_words(table: dict[str, dict[str, str]]) -> str:
         f"{row}: {', '.join(f'{name} {value}' for name, value in cells.items())}."
         for row, cells in table.items()
     )
-
-
-def _and(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

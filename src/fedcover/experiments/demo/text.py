@@ -176,6 +176,11 @@ def too_few(results: DemoResults) -> list[str]:
     ]
 
 
+def listed(parts: list[str]) -> str:
+    """One, two and three."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
 def _range(estimates: list[Estimate]) -> str:
     low, high = min(e.mean for e in estimates), max(e.mean for e in estimates)
     return f"{100 * low:.1f} to {100 * high:.1f}%"
@@ -186,8 +191,8 @@ def _spread(e: Estimate) -> str:
 
 
 def _list(pairs: list[tuple[data.Hospital, Estimate]]) -> str:
-    parts = [f"{h.title} {percent(e.mean)}" for h, e in sorted(pairs, key=lambda p: p[1].mean)]
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+    in_order = sorted(pairs, key=lambda p: p[1].mean)
+    return listed([f"{h.title} {percent(e.mean)}" for h, e in in_order])
 
 
 GLOSSARY = {
