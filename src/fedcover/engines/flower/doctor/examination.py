@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 from pathlib import Path
 
-import fedcover
 from fedcover.engines.flower.doctor import certificates
 from fedcover.engines.flower.doctor import site as sites
 from fedcover.engines.flower.doctor.findings import Findings
@@ -15,7 +14,7 @@ from fedcover.engines.flower.scaffold import FLOWER, installed
 def examine_packages(found: Findings) -> None:
     """Looks at Python, fedcover, Flower and what secure sums need."""
     found.good("Python", platform.python_version())
-    found.good("fedcover", f"{fedcover.__version__}; must be the same everywhere")
+    found.good("fedcover", f"{installed('fedcover')}; must be the same everywhere")
     flower = installed("flwr")
     if flower == FLOWER:
         found.good("Flower", f"{flower}, the version this fedcover was tested with")
