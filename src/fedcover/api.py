@@ -73,9 +73,9 @@ def calibrate(
         method = DPFedCP() if certify is None else Sketch()
     chosen = None if isinstance(method, str) else under_budget(method, privacy)
     if engine.elsewhere and isinstance(chosen, Sketch):
-        same = "" if isinstance(method, Sketch) else f"; under a budget {method.label} is the same"
         raise FedcoverError(
-            f"method Sketch for sites that are elsewhere{same}",
+            "method Sketch for sites that are elsewhere"
+            + ("" if chosen is method else ", as which DP-FedCP runs under a budget"),
             allowed="fedcover.collect with this engine: every site personalises the sketch at home",
             fix="Use collect, or another method",
         )

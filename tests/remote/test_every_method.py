@@ -132,7 +132,7 @@ def test_what_the_list_says_of_budgets_is_what_methods_do(tmp_path, entry):
     elif entry.name == "sketch":
         fc.collect(privacy=budget, engine=engine)
     else:
-        with pytest.raises(fc.FedcoverError, match="under a budget DP-FedCP is the same"):
+        with pytest.raises(fc.FedcoverError, match="as which DP-FedCP runs under a budget"):
             fc.calibrate(None, 0.1, entry.method(), privacy=budget, engine=engine)
         assert net.heard == []
         return

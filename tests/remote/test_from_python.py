@@ -141,11 +141,11 @@ def test_too_few_sites_say_why(tmp_path):
 
 
 REFUSED = {
-    "sites": (dict(sites=made(), method=fc.methods.DPFedCP()), "Leave sites out"),
-    "auto": (dict(method="auto"), "must agree to it before they say who they are"),
-    "sketch": (dict(method=fc.methods.Sketch()), "fedcover.collect with this engine"),
-    "certify": (dict(certify=0.9), "fedcover.collect with this engine"),
-    "no roster": (dict(method=fc.methods.DPFedCP(), privacy=SUMS), "fedcover.collect"),
+    "sites": ({"sites": made(), "method": fc.methods.DPFedCP()}, "Leave sites out"),
+    "auto": ({"method": "auto"}, "must agree to it before they say who they are"),
+    "sketch": ({"method": fc.methods.Sketch()}, "fedcover.collect with this engine"),
+    "certify": ({"certify": 0.9}, "fedcover.collect with this engine"),
+    "no roster": ({"method": fc.methods.DPFedCP(), "privacy": SUMS}, "fedcover.collect"),
 }
 
 
@@ -188,7 +188,7 @@ def test_what_could_not_be_published_is_refused_before_any_message(outside, tmp_
         fc.calibrate(method=outside.LargeQuantile(rank=object()), engine=coordinator(net))
     fc.methods.register(fc.methods.Entry("at-the-site", AtTheSite, ("x",)))
     try:
-        with pytest.raises(fc.FedcoverError, match="Derive it from .*ServerMethod"):
+        with pytest.raises(fc.FedcoverError, match=r"Derive it from .*ServerMethod"):
             fc.calibrate(method=AtTheSite(), engine=coordinator(net))
     finally:
         fc.methods.unregister("at-the-site")

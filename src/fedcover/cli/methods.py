@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -32,7 +33,7 @@ def methods(
         return
     shown = Table(show_lines=True)
     for heading in HEADINGS:
-        shown.add_column(heading)
+        shown.add_column(heading, no_wrap=heading == "method", overflow="fold")
     for cells in rows:
         shown.add_row(*cells)
     out.print(shown)
@@ -51,5 +52,5 @@ def row(entry: Entry) -> tuple[str, ...]:
     )
 
 
-def _line(cells: tuple[str, ...] | list[str]) -> str:
+def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"

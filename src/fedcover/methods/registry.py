@@ -180,7 +180,7 @@ _OWN = (
         usual=True,
         private=True,
         audited=True,
-        leaves="sums: one table of counts",
+        leaves="counts: one label × score table",
     ),
     Entry(
         "dp-fedcp",
@@ -189,7 +189,7 @@ _OWN = (
         usual=True,
         private=True,
         audited=True,
-        leaves="sums: label counts, weighted counts below points; with a budget as sketch",
+        leaves="counts: by label, and weighted below query points; with a budget as sketch",
     ),
     Entry("local", Local, (), usual=True, private=True, leaves="nothing"),
     Entry("pooled", Pooled, ("scores",), leaves=SCORES),
