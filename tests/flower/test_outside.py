@@ -12,7 +12,10 @@ import fedcover as fc
 from tests.flower.conftest import SITES
 from tests.methods import outside as from_outside
 
-pytestmark = pytest.mark.deployment
+pytestmark = [
+    pytest.mark.deployment,
+    pytest.mark.filterwarnings("ignore::fedcover.FedcoverWarning"),
+]
 
 LINES = """
 data = "data/site-NAME.npz"

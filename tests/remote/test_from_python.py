@@ -173,6 +173,25 @@ def test_no_sites_and_an_engine_that_has_none():
         fc.collect(engine=fc.engines.FlowerSimulation())
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [{"alpha": 2.0}, {"alpha": ()}, {"certify": 0.0}, {"certify": 1.0}, {"min_survivors": 0},
+     {"run": ""}, {"resends": -1}],
+)  # fmt: skip
+def test_settings_that_cannot_be_are_refused_before_a_run(tmp_path, wrong):
+    with pytest.raises(fc.FedcoverError):
+        coordinator(Net(tmp_path), **wrong)
+
+
+def test_more_survivors_than_sites_cannot_be_asked_for(tmp_path):
+    net = Net(tmp_path, budget=BUDGET)
+    before = net.heads()
+    with pytest.raises(fc.FedcoverError):
+        fc.collect(None, SKETCH, SUMS, coordinator(net, min_survivors=9))
+    assert not net.asked("keys")
+    assert net.heads() == before
+
+
 class AtTheSite:
     """Its last step is at the site: there is no fit that could be sent there."""
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from fedcover import checks
 from fedcover._io.facts import digest
 from fedcover.engines.base import (
     Asked,
@@ -41,8 +42,9 @@ from fedcover.engines.remote.result_message import (
 from fedcover.engines.remote.transport import Node, RetryPolicy, Transport, request_all
 from fedcover.errors import FedcoverError
 from fedcover.members import Federation, two_of_a_name
-from fedcover.methods.base import Message, Method, Round, SumRound, Task
+from fedcover.methods.base import Message, Method, Round, SumRound, Task, checked_certify
 from fedcover.methods.registry import entry_of, for_real_sites, names
+from fedcover.methods.sketch.method import Sketch
 from fedcover.privacy.statement import Privacy
 from fedcover.site import Site
 
@@ -90,7 +92,7 @@ class Coordinator(Engine):
     checkpoint: Checkpoint | None = None
     roster: Any = None
     min_survivors: int | None = None
-    alpha: tuple[float, ...] = (0.1,)
+    alpha: float | Sequence[float] = (0.1,)
     certify: float | None = None
     on_progress: Callable[[int, int], None] = lambda done, most: None
     nodes: dict[str, Node] = field(default_factory=dict)
@@ -105,6 +107,10 @@ class Coordinator(Engine):
 
     def __post_init__(self) -> None:
         checked_run(self.run_name)
+        checks.alphas(self.alpha)
+        checked_certify(self.certify, Sketch())
+        if self.min_survivors is not None:
+            checks.whole(self.min_survivors, "min_survivors", 1)
 
     def meet(
         self, sites: Sequence[Site] | None, method: Method | None, privacy: Privacy | None
@@ -164,7 +170,8 @@ class Coordinator(Engine):
         messages = result_message(publication)
         if self.missing.keys() & set(messages):  # who was lost may be back, and is asked once
             self.retry = replace(self.retry, resends=0)
-        self.inform(messages, result_header(publication, self.alpha, self.certify))
+        levels = checks.alphas(self.alpha)
+        self.inform(messages, result_header(publication, levels, self.certify))
 
     def inform(self, messages: Mapping[str, Message], header: Mapping[str, Any]) -> list[str]:
         """Sends the last messages of a run; the names of the sites that took them."""
