@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from fedcover.demo import data
+from fedcover.experiments.demo import data
 
 pytestmark = pytest.mark.xdist_group("demo-data")
 

@@ -10,9 +10,8 @@ from scipy.stats import chi2
 
 import fedcover as fc
 from fedcover.experiments import algorithm1
-from fedcover.experiments.federations import Draw, Simulated, cifar10
-from fedcover.experiments.outputs import cifar10_records
-from fedcover.experiments.published import Published
+from fedcover.experiments.algorithm1 import Published
+from fedcover.experiments.federations import Draw, Simulated, cifar10, cifar10_records
 from fedcover.position import scores_at
 from fedcover.scores import APS
 

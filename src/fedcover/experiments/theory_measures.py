@@ -1,4 +1,4 @@
-"""Algorithm 1 watched while it runs, beside what Theorems 3.1, 4.1 and 4.3 say of it."""
+"""What the theorems speak of, measured: Algorithm 1 while it runs, weights, and subsamples."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcover import bounds
+from fedcover import bounds, labelshift
+from fedcover.api import calibrate
 from fedcover.experiments import algorithm1
 from fedcover.experiments.federations import Draw, Simulated
 from fedcover.experiments.study import Row
-from fedcover.labelshift.weights import likelihood_ratio
+from fedcover.labelshift.weights import likelihood_ratio, oracle_ratio
+from fedcover.methods import EstimatedWeights, OracleWeights
+from fedcover.methods.base import Method
 from fedcover.quantile import SmoothQuantileLoss, moreau_minimiser, weighted_quantile
 from fedcover.scores import APS
 
@@ -84,7 +87,7 @@ class Problem:
         return totals / totals.sum()
 
     @cached_property
-    def asked(self) -> algorithm1.Problem:
+    def compiled(self) -> algorithm1.Problem:
         """The same, as Algorithm 1 sees it."""
         return algorithm1.Problem.of(self.sites, self.ratios, np.array([self.label]))
 
@@ -118,8 +121,8 @@ def averages(
 
     Unlike the method's output it is not cut off at 0 and 1, which the theorems do not do either.
     """
-    found = algorithm1.averages(
-        problem.asked,
+    per_round = algorithm1.averages(
+        problem.compiled,
         problem.alpha,
         start=start,
         rounds=max(checkpoints),
@@ -129,7 +132,7 @@ def averages(
         noise=noise,
         rng=rng,
     )
-    return found[np.array(checkpoints) - 1, 0]
+    return per_round[np.array(checkpoints) - 1, 0]
 
 
 def smoothing_rows(draw: Draw, problem: Problem) -> list[Row]:
@@ -170,8 +173,8 @@ def _moved(draw: Draw, q: float, exact: float) -> float:
 def _promised(draw: Draw, problem: Problem, error: float, gamma: float) -> float:
     sizes = np.array([len(s) for s in draw.sites])
     mixture = sizes @ draw.priors / sizes.sum()
-    given = (int(sizes.sum()), draw.priors[1], problem.ratios, mixture, *densities())
-    return bounds.theorem_4_3_coverage(*given, error, gamma).total
+    federation = (int(sizes.sum()), draw.priors[1], problem.ratios, mixture, *densities())
+    return bounds.theorem_4_3_coverage(*federation, error, gamma).total
 
 
 def convergence_rows(problem: Problem, rng: np.random.Generator) -> list[Row]:
@@ -186,11 +189,11 @@ def convergence_rows(problem: Problem, rng: np.random.Generator) -> list[Row]:
         out.append(row(part, f"measured, {name}", x, float(problem.excess(q, GAMMA))))
         if eta > GAMMA / 10 * (1 + 1e-9):
             return
-        given = (away, t, k, eta, GAMMA, noise, zeta)
-        printed = bounds.theorem_4_1_convergence(*given).total
+        settings = (away, t, k, eta, GAMMA, noise, zeta)
+        printed = bounds.theorem_4_1_convergence(*settings).total
         out.append(row(part, f"Theorem 4.1, {name}", x, printed))
         if noise:
-            repaired = bounds.theorem_4_1_convergence(*given, squared_weights=energy).total
+            repaired = bounds.theorem_4_1_convergence(*settings, squared_weights=energy).total
             out.append(row(part, f"Theorem 4.1 repaired, {name}", x, repaired))
 
     for noise in NOISES:
@@ -217,8 +220,8 @@ def published_rows(problem: Problem, rng: np.random.Generator) -> list[Row]:
     """How far q̄_T is from the exact quantile at the published γ = 10⁻⁶, by T and q₀."""
     exact, out = problem.exact(), []
     for start in (0.0, 0.5, 1.0):
-        found = averages(problem, CHECKPOINTS, rng, start=start, gamma=1e-6)
-        for t, q in zip(CHECKPOINTS, found, strict=True):
+        iterates = averages(problem, CHECKPOINTS, rng, start=start, gamma=1e-6)
+        for t, q in zip(CHECKPOINTS, iterates, strict=True):
             out.append(row("published", f"q₀ = {start:g}", t, abs(q - exact)))
     return out
 
@@ -229,10 +232,10 @@ def lost_noise_rows(rng: np.random.Generator) -> list[Row]:
     labels = np.zeros(100, dtype=np.int64)
     problem = Problem(((values, labels, 1.0),), np.ones(1), 0.3)
     best = problem.smooth(1.0)
-    given = {"start": best, "local": 1, "step": 0.005, "gamma": 1.0, "noise": 20.0}
-    found = averages(problem, LONG, rng, **given)  # type: ignore[arg-type]
+    settings = {"start": best, "local": 1, "step": 0.005, "gamma": 1.0, "noise": 20.0}
+    iterates = averages(problem, LONG, rng, **settings)  # type: ignore[arg-type]
     out = []
-    for t, q in zip(LONG, found, strict=True):
+    for t, q in zip(LONG, iterates, strict=True):
         run = (0.0, t, 1, 0.005, 1.0, 20.0, 0.0)
         repaired = bounds.theorem_4_1_convergence(*run, squared_weights=1.0).total
         out += [
@@ -246,9 +249,99 @@ def lost_noise_rows(rng: np.random.Generator) -> list[Row]:
 @lru_cache(maxsize=1)
 def densities() -> tuple[float, float]:
     """Bounds (m, M) on the densities of the scores at both agents, off 40 bins of 10⁶ records."""
-    fed, rng, found = Simulated(APS()), np.random.default_rng(0), []
+    fed, rng, heights = Simulated(APS()), np.random.default_rng(0), []
     for prior in fed.priors:
         x, y = fed.points(rng, 1_000_000, prior)
         scores = fed.score.of_labels(fed.predict(x), y, rng)
-        found.append(np.histogram(scores, bins=40, range=(0, 1), density=True)[0])
-    return min(1.0, float(np.min(found))), max(1.0, float(np.max(found)))
+        heights.append(np.histogram(scores, bins=40, range=(0, 1), density=True)[0])
+    return min(1.0, float(np.min(heights))), max(1.0, float(np.max(heights)))
+
+
+TOTALS = (21, 42, 105, 210, 420, 1050)
+"""N: twenty records at agent 1 for one at agent 2, as in the simulated experiment."""
+
+LARGE = (105, 420, 1050, 4200, 21_000)
+"""N of the subsampling part."""
+
+
+@dataclass(frozen=True)
+class Scaled(Simulated):
+    """The simulated federation with other numbers of records."""
+
+    sizes: tuple[int, int] = (1000, 50)
+
+    @classmethod
+    def of(cls, total: int) -> Scaled:
+        """N records in the paper's proportions."""
+        small = total // 21
+        return cls(APS(), sizes=(total - small, small))
+
+
+def weight_rows(rng: np.random.Generator, seed: int) -> list[Row]:
+    """By N: distance of approximate from exact weights, and the coverage that each gives."""
+    out = []
+    for total in TOTALS:
+        draw = Scaled.of(total).draw(rng)
+        out += distances(draw, total)
+        for name, method in _methods(draw).items():
+            out.append(row("weights: coverage", name, total, _coverage(draw, method, seed)))
+    return out
+
+
+def _methods(draw: Draw) -> dict[str, Method]:
+    return {
+        "exact": OracleWeights(draw.priors, weights="exact"),
+        "known ratios": OracleWeights(draw.priors),
+        "estimated ratios": EstimatedWeights(),
+    }
+
+
+def distances(draw: Draw, total: int) -> list[Row]:
+    """Total variation ½ Σ_k |p_k - p'_k| to the exact weights, for a query of the likeliest label.
+
+    Also the largest exact weight of a record, averaged over the query's label (Theorem 2.1).
+    """
+    sizes = np.array([len(s) for s in draw.sites])
+    counts = np.stack([s.label_counts for s in draw.sites])
+    target = draw.priors[1]
+    largest = 0.0
+    for y, share in enumerate(target):
+        seen = counts.sum(axis=0) + (np.arange(len(target)) == y)
+        exact = labelshift.exact_weights(draw.priors, sizes, 1, seen)
+        largest += share * float(exact[seen > 0].max())
+        if y != int(np.argmax(target)):
+            continue
+        others = {
+            "known ratios": oracle_ratio(draw.priors, sizes, 1),
+            "estimated ratios": labelshift.likelihood_ratio(counts, 1, sizes),
+            "saddlepoint": labelshift.exact_weights(draw.priors, sizes, 1, seen, "saddlepoint"),
+        }
+        rows = [
+            row("weights: distance", name, total, _apart(exact, w, seen))
+            for name, w in others.items()
+        ]
+    return [*rows, row("weights: distance", "largest weight", total, largest)]
+
+
+def _apart(exact: Float64, weights: Float64, seen: NDArray[np.int64]) -> float:
+    return float(seen @ np.abs(exact - weights / (weights @ seen))) / 2
+
+
+def subsample_rows(rng: np.random.Generator, seed: int) -> list[Row]:
+    """By N: coverage with known ratios on all records and on the N̄ = ⌊N/2⌋ of Theorem 2.2."""
+    out = []
+    for total in LARGE:
+        draw = Scaled.of(total).draw(rng)
+        sizes = [len(s) for s in draw.sites]
+        for name, half in (("all records", False), ("subsample", True)):
+            method = OracleWeights(draw.priors, subsample=half)
+            out.append(row("subsample", name, total, _coverage(draw, method, seed)))
+        largest = float(oracle_ratio(draw.priors, sizes, 1).max())
+        promised = bounds.theorem_2_2_subsampled(sizes, largest).total
+        out.append(row("subsample", "Theorem 2.2", total, promised))
+    return out
+
+
+def _coverage(draw: Draw, method: Method, seed: int) -> float:
+    calibrations = calibrate(draw.sites, 0.1, method, targets=draw.target, seed=seed)
+    return draw.coverage(calibrations[draw.target].thresholds[0])

@@ -10,22 +10,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcover.demo import data, plots, words
-from fedcover.demo.experiment import GLOBAL, LOCAL, OURS, Experiment, Results
-from fedcover.report.style import NARROW
+from fedcover.experiments import runner
+from fedcover.experiments.demo import data, study, text
+from fedcover.experiments.demo.results import GLOBAL, LOCAL, OURS, DemoResults
+from fedcover.report.figures.style import NARROW
 from tests.report.test_figures import check_texts
 
 pytestmark = pytest.mark.xdist_group("demo-words")
 
 
-def results(coverage: dict[str, list[float]], alpha: float = 0.1) -> Results:
+def results(coverage: dict[str, list[float]], alpha: float = 0.1) -> DemoResults:
     """Results with the given mean coverages per site and a little spread over repetitions."""
     means = np.array(list(coverage.values()))
     wobble = np.array([-0.004, 0.0, 0.004, 0.002, -0.002])[:, None, None]
     private: Any = SimpleNamespace(shares_scores=False)
     nothing: Any = None
     made: Any = {data.SMALL.name: SimpleNamespace(options={"gamma": 1e-6}, privacy=None)}
-    return Results(
+    return DemoResults(
         federation=data.Federation(np.empty((0, 10)), np.empty(0, dtype=np.int64), 0, 0.7),
         alpha=alpha,
         seed=0,
@@ -49,88 +50,89 @@ FLAT = [0.9] * 5
 
 def test_headline_names_the_hospital_that_global_fails():
     found = results({LOCAL: FLAT, GLOBAL: [0.93, 0.9, 0.9, 0.87, 0.8], OURS: FLAT})
-    assert words.headline(found) == (
-        "One threshold for all (Global) gives Mercy 80.0% on average instead of the promised "
-        "90%. DP-FedCP gives every hospital its 90% on average."
-    )
-    first, second, *_ = words.reading(found)
-    assert "on average gives Mercy 80.0% and Riverside 87.0%; Lakeside 93.0% gets more" in first
-    assert "90.0 to 90.0% on average in 6 rounds" in second
-    assert "no raw score leaves a site" in second
+    said = text.headline(found)
+    for part in ("Mercy 80.0%", "promised 90%", "DP-FedCP gives every hospital its 90%"):
+        assert part in said
+    first, second, *_ = text.reading(found)
+    assert "Mercy 80.0% and Riverside 87.0%; Lakeside 93.0% gets more" in first
+    assert "90.0 to 90.0%" in second
+    assert "6 rounds" in second
+    assert "no raw score leaves" in second
 
 
 def test_headline_does_not_claim_what_did_not_happen():
     good_global = results({LOCAL: FLAT, GLOBAL: FLAT, OURS: [0.9, 0.9, 0.9, 0.9, 0.85]})
-    assert words.headline(good_global) == (
-        "One threshold for all (Global) keeps the promised 90% on average at every hospital here. "
-        "DP-FedCP gives them 85.0 to 90.0% on average."
-    )
-    assert "falls short at no hospital" in words.reading(good_global)[0]
+    said = text.headline(good_global)
+    assert "keeps the promised 90%" in said
+    assert "Mercy" not in said
+    assert "every hospital its" not in said
+    assert "85.0 to 90.0%" in said
+    assert "falls short at no hospital" in text.reading(good_global)[0]
 
 
 @pytest.mark.parametrize(
-    ("ours", "alone", "text"),
+    ("ours", "alone", "part"),
     [(5.2, 5.6, "smaller sets (5.20"), (5.6, 5.2, "larger sets (5.60"), (5, 5, "sets as large (5")],
 )
-def test_what_ours_buys_over_local_follows_from_the_sizes(ours, alone, text):
+def test_what_ours_buys_over_local_follows_from_the_sizes(ours, alone, part):
     found = results({LOCAL: FLAT, GLOBAL: FLAT, OURS: FLAT})
     wobble = np.array([-0.01, 0.01, 0.0, 0.02, -0.02])
     found.size[:, 0, -1], found.size[:, 2, -1] = alone + wobble, ours - wobble
-    said = words.over_local(found)
-    assert text in said
+    said = text.over_local(found)
+    assert part in said
     assert f"Local: {alone:.2f}" in said
     assert "differ by at most 0.00 labels" in said
 
 
 def test_spread_is_called_narrower_only_if_it_is():
     found = results({LOCAL: FLAT, GLOBAL: FLAT, OURS: FLAT})
-    assert "the same spread" in words.over_local(found)
+    assert "the same spread" in text.over_local(found)
     found.coverage[:, 0] += np.array([-0.05, 0.05, 0, 0, 0])[:, None]
-    assert "a narrower spread" in words.over_local(found)
+    assert "a narrower spread" in text.over_local(found)
     found.coverage[:, 2] += np.array([-0.1, 0.1, 0, 0, 0])[:, None]
-    assert "a wider spread" in words.over_local(found)
+    assert "a wider spread" in text.over_local(found)
 
 
 def test_thresholds_are_called_equal_only_if_they_are():
     found = results({LOCAL: FLAT, GLOBAL: FLAT, OURS: FLAT})
-    assert "differ by at most one millionth in all 5 splits" in words.same_thresholds(found)
-    assert "differ by up to 0.02 in" in words.same_thresholds(replace(found, apart=0.02))
+    assert "differ by at most one millionth in all 5 splits" in text.same_thresholds(found)
+    assert "differ by up to 0.02 in" in text.same_thresholds(replace(found, apart=0.02))
 
 
 def test_no_guarantee_is_not_the_same_as_nothing_sent():
     found = results({LOCAL: FLAT, GLOBAL: FLAT, OURS: FLAT})
     found.bytes_up[1:] = 100
-    said = [words.epsilon(found, name) for name in (LOCAL, GLOBAL, OURS)]
+    said = [text.epsilon(found, name) for name in (LOCAL, GLOBAL, OURS)]
     assert said == ["nothing sent", "no guarantee", "no guarantee"]
 
 
 def test_promise_is_written_with_decimals_only_where_needed():
-    assert words.promise(0.1) == "90%"
-    assert words.promise(0.025) == "97.5%"
+    assert text.promise(0.1) == "90%"
+    assert text.promise(0.025) == "97.5%"
 
 
 def test_too_few_records_are_reported():
-    (note,) = words.too_few(results({LOCAL: FLAT, GLOBAL: FLAT, OURS: FLAT}, alpha=0.01))
+    (note,) = text.too_few(results({LOCAL: FLAT, GLOBAL: FLAT, OURS: FLAT}, alpha=0.01))
     assert "Local had too few records for α = 0.01 at Mercy in 2 of 5" in note
 
 
 @pytest.mark.parametrize(
-    ("n", "text"),
+    ("n", "short"),
     [(0, "0 B"), (808, "808 B"), (999.6, "1.0 kB"), (5480, "5.5 kB"), (173_224, "173 kB")],
 )
-def test_bytes(n, text):
-    assert words.data_size(n) == text
+def test_bytes(n, short):
+    assert text.data_size(n) == short
 
 
 def test_a_strict_alpha_is_reported_and_drawn():
     """α = 0.01, for which 45 records are too few: counted instead of warned about."""
-    experiment = Experiment(0.01, 2, 0)
-    assert list(experiment.steps()) == [0, 1]
-    strict = experiment.results()
+    done: list[int] = []
+    strict = DemoResults.of(runner.in_memory(study.DemoStudy(0.01), 2, 0, done.append))
+    assert done == [1, 2]
     small = strict.hospitals.index(data.SMALL)
     assert strict.too_few[LOCAL, data.SMALL.name] == 2
     assert strict.size[:, strict.names.index(LOCAL), small].min() == 10
-    for draw in (plots.coverage, plots.set_sizes, plots.score_curves, plots.label_mix):
+    for draw in (study.coverage, study.set_sizes, study.score_curves, study.label_mix):
         plot = draw(strict)
         assert "α = 0.01" in plot.caption
         assert "2 splits" in plot.caption or "2 random splits" in plot.caption

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from fedcover import demo
+from fedcover.experiments.demo import command
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> TinyRu
             time.sleep(0.2)
         pytest.fail("the worker that runs the demo did not finish it")
     screen = io.StringIO()
-    demo.run(folder, repetitions=2, seed=1, console=Console(file=screen, width=80))
+    command.run(folder, repetitions=2, seed=1, console=Console(file=screen, width=80))
     part = root / "demo-printed.part"
     part.write_text(screen.getvalue(), encoding="utf-8")
     part.rename(printed)

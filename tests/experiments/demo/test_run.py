@@ -17,10 +17,11 @@ from rich.console import Console
 from scipy.stats import t
 
 import fedcover as fc
-from fedcover import demo
-from fedcover.demo import data, leaves
-from fedcover.demo.experiment import OURS
+from fedcover.cli.reproduce import reproduce
 from fedcover.errors import FedcoverError
+from fedcover.experiments import records
+from fedcover.experiments.demo import command, data, disclosure
+from fedcover.experiments.demo.results import OURS
 
 pytestmark = [pytest.mark.figures, pytest.mark.xdist_group("demo")]
 
@@ -235,7 +236,7 @@ def test_officer_reads_who_receives_what_after_the_coverage(plain, page):
 
 def test_every_field_of_the_file_is_named(tiny_run):
     text = (tiny_run.folder / f"{data.SMALL.name}.json").read_text(encoding="utf-8")
-    named = [field for fields in leaves.IN_THE_FILE.values() for field in fields]
+    named = [field for fields in disclosure.IN_THE_FILE.values() for field in fields]
     assert sorted(named) == sorted(json.loads(text)["calibration"])
 
 
@@ -265,17 +266,29 @@ def test_nothing_on_the_page_names_a_machine(tiny_run, page):
     assert str(tiny_run.folder.parent) not in page[0]
 
 
+def test_as_any_other_experiment_it_gives_the_same_results(tiny_run, measured, tmp_path):
+    reproduce("demo", tmp_path, repetitions=2, seed=1, workers=1)
+    table = records.load(tmp_path / "demo.parquet")
+    for (method, site), (coverage, size) in measured.items():
+        own = table.where(method=method, site=site)
+        assert own.columns["coverage"].tolist() == coverage
+        assert own.columns["size"].tolist() == size
+    text = (tmp_path / "demo.html").read_text(encoding="utf-8")
+    assert "All methods side by side" in text
+    assert {p.stem for p in (tmp_path / "figures").glob("*.svg")} == set(FIGURES)
+
+
 @pytest.mark.parametrize(
     "bad", [{"repetitions": 1}, {"alpha": 0.0}, {"alpha": 1.5}, {"seed": -1}, {"repetitions": 2.5}]
 )
 def test_refuses_before_any_work(tmp_path, bad):
     out = tmp_path / "out"
     with pytest.raises(FedcoverError):
-        demo.run(out, console=Console(file=io.StringIO()), **bad)
+        command.run(out, console=Console(file=io.StringIO()), **bad)
     assert not out.exists()
 
 
 def test_refuses_a_file_as_folder(tmp_path):
     (tmp_path / "taken").write_text("")
     with pytest.raises(FedcoverError, match="cannot be made a folder"):
-        demo.run(tmp_path / "taken", console=Console(file=io.StringIO()))
+        command.run(tmp_path / "taken", console=Console(file=io.StringIO()))

@@ -127,16 +127,16 @@ def split(fed: Federation, rng: np.random.Generator) -> Split:
     """
     stock = np.bincount(fed.labels, minlength=10)
     while True:
-        wanted = np.array([rng.multinomial(h.size, h.prior) for h in fed.hospitals])
+        drawn = np.array([rng.multinomial(h.size, h.prior) for h in fed.hospitals])
         tested = np.array([rng.multinomial(TEST_SIZE, h.prior) for h in fed.hospitals])
-        used = wanted.sum(axis=0)
+        used = drawn.sum(axis=0)
         if (used + tested.max(axis=0) <= stock).all():
             break
     order = [rng.permutation(np.flatnonzero(fed.labels == k)) for k in range(10)]
-    ends = np.cumsum(wanted, axis=0)
+    ends = np.cumsum(drawn, axis=0)
     calibration = tuple(
         _shuffled(rng, [order[k][ends[i, k] - n : ends[i, k]] for k, n in enumerate(row)])
-        for i, row in enumerate(wanted)
+        for i, row in enumerate(drawn)
     )
     test = tuple(
         _shuffled(rng, [rng.permutation(order[k][used[k] :])[:n] for k, n in enumerate(row)])

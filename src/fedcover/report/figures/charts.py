@@ -1,4 +1,4 @@
-"""Figures of the experiments: histograms, violins, lines and points, readable in grey."""
+"""Charts for any experiment: histograms, violins, curves and points, readable in grey."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from numpy.typing import NDArray
 
-from fedcover.report import style
-from fedcover.report.style import BLUE, GREEN, GRID, INK, MUTED, ORANGE, PAPER
+from fedcover.report.figures import style
+from fedcover.report.figures.style import BLUE, GREEN, GRID, INK, MUTED, ORANGE, PAPER
 
 Float64 = NDArray[np.float64]
 
@@ -50,43 +50,31 @@ class Line:
 @style.styled
 def violins(
     groups: Mapping[str, Mapping[str, Float64]],
-    target: float | None,
+    target: float,
     xlabel: str,
     ylabel: str,
     *,
     width: float = style.WIDE,
-    bottom: float | None = None,
 ) -> Figure:
-    """Distributions side by side: one group of violins per name, one violin per method in it.
+    """Distributions side by side: a group of violins per name, in each one violin per method.
 
     White mark: median; thick bar: middle half.
     """
-    names = list(groups)
-    kinds = list(dict.fromkeys(k for g in groups.values() for k in g))
+    kinds = list(next(iter(groups.values())))
     narrow = width <= style.NARROW
-    figure = Figure(figsize=(width, 3.4 if not narrow else 3.6))
-    axes = figure.subplots()
-    step = 0.8 / len(kinds)
+    columns, step = 2 if narrow else 5, 0.8 / len(kinds)
+    figure, axes = style.single(width, 3.2 + 0.17 * -(-len(kinds) // columns))
     for k, kind in enumerate(kinds):
-        values = [g[kind] for g in groups.values() if kind in g]
-        place = [
-            i + (k - (len(kinds) - 1) / 2) * step for i, g in enumerate(names) if kind in groups[g]
-        ]
-        _violin(axes, values, place, step * 0.9, k)
-    if target is not None:
-        axes.axhline(target, color=MUTED, lw=1, ls="--", zorder=1)
-    axes.set_xticks(range(len(names)), names)
-    axes.tick_params(axis="x", labelsize=8 if not narrow else 7)
-    axes.set_xlabel(xlabel)
-    axes.set_ylabel(ylabel)
-    if bottom is not None:
-        axes.set_ylim(bottom=bottom)
+        values = [group[kind] for group in groups.values()]
+        places = [i + (k - (len(kinds) - 1) / 2) * step for i in range(len(groups))]
+        _violin(axes, values, places, step * 0.9, k)
+    axes.axhline(target, color=MUTED, lw=1, ls="--", zorder=1)
+    axes.set_xticks(range(len(groups)), list(groups))
+    axes.tick_params(axis="x", labelsize=7 if narrow else 8)
+    axes.set(xlabel=xlabel, ylabel=ylabel)
     axes.grid(axis="y")
-    if len(kinds) > 1:
-        columns = 2 if narrow else 5
-        figure.set_figheight(3.2 + 0.17 * -(-len(kinds) // columns))
-        keys = [Patch(label=kind, **_filling(k)) for k, kind in enumerate(kinds)]
-        figure.legend(handles=keys, loc="outside lower center", ncols=columns, fontsize=7.5)
+    keys = [Patch(label=kind, **_filling(k)) for k, kind in enumerate(kinds)]
+    figure.legend(handles=keys, loc="outside lower center", ncols=columns, fontsize=7.5)
     return figure
 
 
@@ -125,8 +113,7 @@ def sideways(
     rows: Mapping[str, Float64], xlabel: str, *, width: float = style.WIDE, log: bool = False
 ) -> Figure:
     """One lying violin per method, for long names; white mark: median; thick bar: middle half."""
-    figure = Figure(figsize=(width, 0.8 + 0.3 * len(rows)))
-    axes = figure.subplots()
+    figure, axes = style.single(width, 0.8 + 0.3 * len(rows))
     if log:
         axes.set_xscale("log")
     _violin(axes, list(rows.values()), range(len(rows)), 0.8, 0, "horizontal")
@@ -145,20 +132,17 @@ def histograms(
     panels: Mapping[str, Float64],
     target: float,
     xlabel: str,
+    limits: tuple[float, float],
     *,
     width: float = style.WIDE,
-    columns: int = 3,
-    limits: tuple[float, float] | None = None,
 ) -> Figure:
     """One histogram per method, on common axes; dashed: the target, solid: the mean."""
-    columns = min(columns, len(panels)) if width > style.NARROW else 2
-    lines = -(-len(panels) // columns)
-    figure = Figure(figsize=(width, 0.7 + (1.25 if width > style.NARROW else 1.37) * lines))
-    axes = figure.subplots(lines, columns, sharex=True, squeeze=False).ravel().tolist()
-    low, high = limits or (min(v.min() for v in panels.values()), 1.0)
+    line = 1.25 if width > style.NARROW else 1.37
+    figure, axes = style.panels(len(panels), 3, width, 0.7, line, sharey=False)
+    low, high = limits
     bins = np.linspace(low, high, 41).tolist()
-    for k, (name, values) in enumerate(panels.items()):
-        panel, mean = axes[k], float(values.mean())
+    for panel, (name, values) in zip(axes, panels.items(), strict=True):
+        mean = float(values.mean())
         seen = values[(values >= low) & (values <= high)]
         heights, _, _ = panel.hist(seen, bins=bins, color=BLUE, alpha=0.75, histtype="stepfilled")
         panel.set_ylim(0, 1.1 * max(float(np.max(heights)), 1.0))
@@ -171,12 +155,9 @@ def histograms(
         gap = ": " if width > style.NARROW else "\n"
         panel.set_title(f"{name}{gap}{mean:.3f} ± {values.std():.3f}", fontsize=7.5)
         panel.set_yticks([])
-        panel.tick_params(labelbottom=k + columns >= len(panels))
-    for panel in axes[len(panels) :]:
-        panel.set_visible(False)
-    figure.supxlabel(xlabel, fontsize=9)
-    own = " (each panel to its own height)" * (lines > 1)
-    figure.supylabel(f"repetitions{own}", fontsize=9)
+    figure.supxlabel(xlabel)
+    several = len(panels) > style.beside(len(panels), 3, width)
+    figure.supylabel(f"repetitions{' (each panel to its own height)' * several}")
     return figure
 
 
@@ -192,13 +173,12 @@ def lines(
     marks: bool = True,
 ) -> Figure:
     """Curves with bands. `log` names the axes that are logarithmic: "", "x", "y" or "xy"."""
-    figure = Figure(figsize=(width, 3.3))
-    axes = figure.subplots()
+    columns = 1 if width <= style.NARROW else 3
+    figure, axes = style.single(width, 3.1 + 0.17 * -(-len(curves) // columns))
     for k, (name, line) in enumerate(curves.items()):
         colour, dash, marker = LOOKS[k % len(LOOKS)]
-        axes.plot(
-            line.x, line.y, color=colour, ls=dash, marker=marker if marks else "", ms=4, label=name
-        )
+        look: Any = {"color": colour, "ls": dash, "marker": marker if marks else "", "ms": 4}
+        axes.plot(line.x, line.y, label=name, **look)
         if line.low is not None and line.high is not None:
             axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.13, lw=0)
     if target is not None:
@@ -212,11 +192,8 @@ def lines(
     if "y" in log:
         axes.set_yscale("log")
         _plain_ticks(axes.yaxis)
-    axes.set_xlabel(xlabel)
-    axes.set_ylabel(ylabel)
+    axes.set(xlabel=xlabel, ylabel=ylabel)
     axes.grid(color=GRID)
-    columns = 1 if width <= style.NARROW else 3
-    figure.set_figheight(3.1 + 0.17 * -(-len(curves) // columns))
     figure.legend(loc="outside lower center", fontsize=7.5, ncols=columns)
     return figure
 
@@ -241,17 +218,14 @@ def points(
 ) -> Figure:
     """Records in the plane, by label, one panel per site."""
     columns = len(panels) if width > style.NARROW else 1
-    rows = -(-len(panels) // columns)
-    figure, axes = style.grid(width, 0.6 + 2.6 * rows, rows, columns)
+    figure, axes = style.panels(len(panels), columns, width, 0.6, 2.6)
     for panel, (title, (x, y)) in zip(axes, panels.items(), strict=True):
         for k, name in enumerate(names):
             colour, _, marker = LOOKS[k]
-            mine = x[y == k]
-            panel.scatter(
-                mine[:, 0], mine[:, 1], s=9, c=colour, marker=marker, alpha=0.6, lw=0, label=name
-            )
+            look: Any = {"c": colour, "marker": marker, "alpha": 0.6, "lw": 0}
+            across, up = x[y == k].T
+            panel.scatter(across, up, s=9, label=name, **look)
         panel.set_title(title)
-        panel.set_xlabel(xlabel)
-        panel.set_ylabel(ylabel)
+        panel.set(xlabel=xlabel, ylabel=ylabel)
     axes[0].legend(fontsize=7.5, loc="upper left")
     return figure

@@ -1,4 +1,4 @@
-"""The engine room: repetitions over the cores of this machine or over Ray, resumable.
+"""Runs studies: repetitions over the cores of this machine or over Ray, resumable.
 
 Repetition r depends on the seed and on r alone, and rows are put in order at the end: the table is
 the same for any number of workers. Finished chunks of repetitions lie beside the result until it is
@@ -27,7 +27,7 @@ from fedcover.experiments.records import Results
 from fedcover.experiments.study import Row, Study
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.console import Console
 
 CHUNKS = 40
 """About how many parts a run is cut into: what an interruption can cost, and progress steps."""
@@ -39,8 +39,13 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_
 Computed = Iterator[tuple[range, list[Row]]]
 """Chunks of repetitions with their rows, in the order in which they are done."""
 
-Crew = Callable[[Study, int, Sequence[range]], Computed]
-"""Who computes: given a study, a seed and chunks of repetitions."""
+Executor = Callable[[Study, int, Sequence[range]], Computed]
+"""What computes: given a study, a seed and chunks of repetitions."""
+
+Progress = Callable[[int], None]
+"""Called with the number of repetitions done, after each chunk."""
+
+NewBar = Callable[[str, int], Progress]
 
 
 def run(
@@ -48,8 +53,8 @@ def run(
     folder: Path,
     repetitions: int,
     seed: int = 0,
-    crew: Crew | None = None,
-    tell: Callable[[int], None] = lambda done: None,
+    executor: Executor | None = None,
+    on_progress: Progress = lambda done: None,
 ) -> Results:
     """All repetitions of a study; kept as NAME.parquet in the folder.
 
@@ -61,29 +66,22 @@ def run(
         Where results go; those of the same run that are already there are used.
     repetitions, seed
         How often, and the seed of everything random.
-    crew
-        Who computes; this process alone unless given.
-    tell
-        Called with the number of repetitions done, after each chunk.
+    executor
+        What computes; this process alone unless given.
+    on_progress
+        Called as work goes on.
     """
     checks.whole(repetitions, "repetitions", 1)
     records.pyarrow_modules()  # a missing extra is said before anything is computed
-    facts = {
-        "experiment": study.name,
-        "settings": study.settings(),
-        "seed": seed,
-        "repetitions": repetitions,
-        "code": records.code(),
-        "versions": records.versions(),
-    }
-    mark = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
+    metadata = _metadata(study, repetitions, seed)
+    mark = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode()).hexdigest()[:12]
     path = folder / f"{study.name}.parquet"
     parts = folder / f"{study.name}-{mark}.parts"
     if path.exists():
         old = records.load(path)
-        if old.facts.get("mark") == mark:
+        if old.metadata.get("mark") == mark:
             shutil.rmtree(parts, ignore_errors=True)  # left by a crash after the last chunk
-            tell(repetitions)
+            on_progress(repetitions)
             return old
         if old.repetitions > repetitions:
             raise FedcoverError(
@@ -93,20 +91,47 @@ def run(
                 fix="Choose another --out, or delete that table",
             )
     parts.mkdir(parents=True, exist_ok=True)
-    size = max(1, -(-repetitions // CHUNKS))
-    chunks = [range(a, min(a + size, repetitions)) for a in range(0, repetitions, size)]
+    chunks = _chunks(repetitions)
     missing = [c for c in chunks if not _part(parts, c).exists()]
     done = repetitions - sum(len(c) for c in missing)
-    tell(done)
-    for chunk, rows in (crew or alone)(study, seed, missing):
+    on_progress(done)
+    for chunk, rows in (executor or alone)(study, seed, missing):
         records.save(records.of_rows(rows, {}), _part(parts, chunk))
         done += len(chunk)
-        tell(done)
+        on_progress(done)
     tables = (records.load(_part(parts, c)) for c in chunks)
-    results = records.joined(tables, {**facts, "mark": mark})
+    results = records.joined(tables, {**metadata, "mark": mark})
     records.save(results, path)
     shutil.rmtree(parts)
     return results
+
+
+def in_memory(
+    study: Study, repetitions: int, seed: int, on_progress: Progress = lambda done: None
+) -> Results:
+    """The same without a file, in this process."""
+    rows: list[Row] = []
+    for chunk, part in alone(study, seed, _chunks(repetitions)):
+        rows += part
+        on_progress(chunk.stop)
+    return records.of_rows(rows, _metadata(study, repetitions, seed))
+
+
+def _metadata(study: Study, repetitions: int, seed: int) -> dict[str, Any]:
+    """What tells a run from any other."""
+    return {
+        "experiment": study.name,
+        "settings": study.settings(),
+        "seed": seed,
+        "repetitions": repetitions,
+        "code": records.code(),
+        "versions": records.versions(),
+    }
+
+
+def _chunks(repetitions: int) -> list[range]:
+    size = max(1, -(-repetitions // CHUNKS))
+    return [range(a, min(a + size, repetitions)) for a in range(0, repetitions, size)]
 
 
 def _part(parts: Path, chunk: range) -> Path:
@@ -116,12 +141,12 @@ def _part(parts: Path, chunk: range) -> Path:
 def alone(study: Study, seed: int, chunks: Sequence[range]) -> Computed:
     """One chunk after the other, in this process."""
     for chunk in chunks:
-        yield chunk, _rows(study, seed, chunk)
+        yield chunk, repeated(study, seed, chunk)
 
 
 @contextmanager
-def processes(workers: int | None = None) -> Iterator[Crew]:
-    """A crew of processes on this machine, as many as there are cores unless said.
+def processes(workers: int | None = None) -> Iterator[Executor]:
+    """Processes on this machine, as many as there are cores unless said.
 
     They live until the end of the `with` block, so that several studies share what they compile
     and read.
@@ -133,13 +158,13 @@ def processes(workers: int | None = None) -> Iterator[Crew]:
     os.environ.update(dict.fromkeys(THREADS, "1"))
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
 
-        def crew(study: Study, seed: int, chunks: Sequence[range]) -> Computed:
-            jobs = {pool.submit(_rows, study, seed, chunk): chunk for chunk in chunks}
+        def executor(study: Study, seed: int, chunks: Sequence[range]) -> Computed:
+            jobs = {pool.submit(repeated, study, seed, chunk): chunk for chunk in chunks}
             for job in as_completed(jobs):
                 yield jobs[job], job.result()
 
         try:
-            yield crew
+            yield executor
         finally:
             pool.shutdown(cancel_futures=True)
             for name, value in before.items():
@@ -162,7 +187,7 @@ def on_ray(study: Study, seed: int, chunks: Sequence[range]) -> Computed:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()  # Ray leaves two files open, in a cycle that the collector ends
-    task = ray.remote(_rows)
+    task = ray.remote(repeated)
     jobs = {task.remote(study, seed, chunk): chunk for chunk in chunks}
     waiting = list(jobs)
     while waiting:
@@ -170,7 +195,7 @@ def on_ray(study: Study, seed: int, chunks: Sequence[range]) -> Computed:
         yield jobs[ready], ray.get(ready)
 
 
-def _rows(study: Study, seed: int, chunk: range) -> list[Row]:
+def repeated(study: Study, seed: int, chunk: range) -> list[Row]:
     """The rows of some repetitions, in order."""
     out: list[Row] = []
     gc.freeze()  # 150,000 objects of libraries need not be searched for garbage again and again
@@ -185,29 +210,35 @@ def _rows(study: Study, seed: int, chunk: range) -> list[Row]:
 
 
 @contextmanager
-def bar(show: bool) -> Iterator[Progress | None]:
-    """A progress bar with the time left."""
-    if not show:
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+def progress_bars(console: Console | None, transient: bool = False) -> Iterator[NewBar]:
+    """Progress bars with the time left: from a name and a number of repetitions, `on_progress`.
 
-    columns: tuple[Any, ...] = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("repetitions"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        yield progress
+    Parameters
+    ----------
+    console
+        Where they are shown; None: nowhere.
+    transient
+        Whether they disappear at the end.
+    """
+    if console is None:
+        yield lambda name, total: lambda done: None
+        return
+    from rich import progress
+
+    with progress.Progress(
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TextColumn("repetitions"),
+        progress.TimeElapsedColumn(),
+        progress.TextColumn("left"),
+        progress.TimeRemainingColumn(),
+        console=console,
+        transient=transient,
+    ) as bars:
+
+        def new(name: str, total: int) -> Progress:
+            bar = bars.add_task(name, total=total)
+            return lambda done: bars.update(bar, completed=done)
+
+        yield new

@@ -1,4 +1,4 @@
-"""The engine room: the same table however it is run, and resumable."""
+"""The runner: the same table however it is run, and resumable."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import pytest
 
 import fedcover as fc
 from fedcover.cli.reproduce import reproduce
-from fedcover.experiments import catalogue, records, room
+from fedcover.experiments import NAMES, catalogue, records, runner
+from fedcover.experiments.algorithm1 import Published
 from fedcover.experiments.cifar10 import Cifar10Study
 from fedcover.experiments.compare import rows_of
 from fedcover.experiments.federations import Simulated
-from fedcover.experiments.published import Published
 from fedcover.experiments.records import Results
 from fedcover.experiments.simulated import SimulatedStudy
 from fedcover.experiments.study import Agreement, Row
@@ -85,55 +85,55 @@ def _done(diary: Path) -> list[int]:
 
 
 def test_one_and_two_workers_give_the_same_table(tmp_path):
-    one = room.run(Small(), tmp_path / "one", 5, seed=3)
+    one = runner.run(Small(), tmp_path / "one", 5, seed=3)
     before = dict(os.environ)
-    with room.processes(2) as crew:
-        two = room.run(Small(), tmp_path / "two", 5, seed=3, crew=crew)
+    with runner.processes(2) as executor:
+        two = runner.run(Small(), tmp_path / "two", 5, seed=3, executor=executor)
     assert dict(os.environ) == before
     assert _same(one, two)
     assert one.columns["repetition"].tolist() == [r for r in range(5) for _ in range(2)]
     assert len(set(one.values("threshold", method="DP-FedCP"))) == 5  # and not all alike
-    other = room.run(Small(), tmp_path / "other", 5, seed=4)
+    other = runner.run(Small(), tmp_path / "other", 5, seed=4)
     assert not _same(one, other)
 
 
 def test_an_interrupted_run_goes_on_where_it_was(tmp_path, monkeypatch):
-    monkeypatch.setattr(room, "CHUNKS", 3)
+    monkeypatch.setattr(runner, "CHUNKS", 3)
     diary = tmp_path / "diary"
     with pytest.raises(RuntimeError, match="power"):
-        room.run(Small(str(diary), stop=4), tmp_path / "a", 6)
+        runner.run(Small(str(diary), stop=4), tmp_path / "a", 6)
     assert _done(diary) == [0, 1, 2, 3]
     told: list[int] = []
-    resumed = room.run(Small(str(diary)), tmp_path / "a", 6, tell=told.append)
+    resumed = runner.run(Small(str(diary)), tmp_path / "a", 6, on_progress=told.append)
     assert _done(diary) == [0, 1, 2, 3, 4, 5]  # nothing twice
     assert told == [4, 6]
     assert not list((tmp_path / "a").glob("*.parts"))
-    assert _same(resumed, room.run(Small(), tmp_path / "b", 6))
-    room.run(Small(str(diary)), tmp_path / "a", 6)
+    assert _same(resumed, runner.run(Small(), tmp_path / "b", 6))
+    runner.run(Small(str(diary)), tmp_path / "a", 6)
     assert len(_done(diary)) == 6  # a finished run is not repeated
 
 
 @pytest.mark.parametrize("change", ["setting", "seed", "repetitions"])
 def test_parts_and_results_of_another_run_are_not_used(tmp_path, monkeypatch, change):
-    monkeypatch.setattr(room, "CHUNKS", 3)
+    monkeypatch.setattr(runner, "CHUNKS", 3)
     diary = tmp_path / "diary"
     with pytest.raises(RuntimeError):
-        room.run(Small(str(diary), stop=4), tmp_path, 6)
+        runner.run(Small(str(diary), stop=4), tmp_path, 6)
     new = Small(str(diary), alpha=0.3 if change == "setting" else 0.2)
     count, seed = 4 if change == "repetitions" else 6, int(change == "seed")
     diary.unlink()
-    results = room.run(new, tmp_path, count, seed=seed)
+    results = runner.run(new, tmp_path, count, seed=seed)
     assert _done(diary) == list(range(count))
-    fresh = room.run(Small(alpha=new.alpha), tmp_path / "fresh", count, seed=seed)
+    fresh = runner.run(Small(alpha=new.alpha), tmp_path / "fresh", count, seed=seed)
     assert _same(results, fresh)
-    again = room.run(Small(str(diary)), tmp_path, 6)  # nor is a finished one
-    assert again.facts["settings"] == {"alpha": 0.2}
+    again = runner.run(Small(str(diary)), tmp_path, 6)  # nor is a finished one
+    assert again.settings == {"alpha": 0.2}
     assert _done(diary)[count:] == [4, 5]  # the old run's own parts are still good
 
 
 def test_results_carry_settings_versions_and_seed(tmp_path):
-    room.run(Small(), tmp_path, 2, seed=7)
-    facts = records.load(tmp_path / "simulated.parquet").facts
+    runner.run(Small(), tmp_path, 2, seed=7)
+    facts = records.load(tmp_path / "simulated.parquet").metadata
     assert facts["settings"] == {"alpha": 0.2}
     assert (facts["seed"], facts["repetitions"], facts["experiment"]) == (7, 2, "simulated")
     assert facts["versions"]["fedcover"] == fc.__version__
@@ -160,7 +160,7 @@ def test_redrawing_computes_nothing(tmp_path, monkeypatch):
 def test_warnings_of_small_sites_stay_inside(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        room.run(SimulatedStudy(), tmp_path, 1)
+        runner.run(SimulatedStudy(), tmp_path, 1)
 
 
 @pytest.mark.filterwarnings("ignore")  # Ray's own
@@ -168,17 +168,17 @@ def test_a_run_on_ray_gives_the_same_table(tmp_path, nothing_left_open):
     ray = pytest.importorskip("ray")
     study = SimulatedStudy()  # workers of Ray find the package, not the tests
     try:
-        far = room.run(study, tmp_path / "ray", 2, crew=room.on_ray)
+        far = runner.run(study, tmp_path / "ray", 2, executor=runner.on_ray)
     finally:
         ray.shutdown()
-    assert _same(far, room.run(study, tmp_path / "here", 2))
+    assert _same(far, runner.run(study, tmp_path / "here", 2))
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1 but not really", b"a,b\n1,2\n"])
 def test_a_broken_table_gives_one_clear_error(tmp_path, content):
     (tmp_path / "simulated.parquet").write_bytes(content)
     with pytest.raises(fc.FileError, match="not a results table"):
-        room.run(Small(), tmp_path, 2)
+        runner.run(Small(), tmp_path, 2)
 
 
 def test_a_table_of_something_else_gives_the_same_error(tmp_path):
@@ -215,32 +215,36 @@ def test_the_seed_reaches_what_a_method_draws_itself():
 
 
 def test_a_smaller_run_does_not_replace_a_larger_one(tmp_path):
-    room.run(Small(), tmp_path, 6)
+    runner.run(Small(), tmp_path, 6)
     with pytest.raises(fc.FedcoverError, match="holds 6 repetitions of another run, more than 2"):
-        room.run(Small(), tmp_path, 2)
+        runner.run(Small(), tmp_path, 2)
     assert records.load(tmp_path / "simulated.parquet").repetitions == 6
 
 
 def test_other_code_or_libraries_are_another_run(tmp_path, monkeypatch):
     diary = tmp_path / "diary"
-    room.run(Small(str(diary)), tmp_path, 2)
+    runner.run(Small(str(diary)), tmp_path, 2)
     monkeypatch.setattr(records, "code", lambda: "edited")
-    room.run(Small(str(diary)), tmp_path, 2)
+    runner.run(Small(str(diary)), tmp_path, 2)
     versions = records.versions() | {"numpy": "0.1"}
     monkeypatch.setattr(records, "versions", lambda: versions)
-    room.run(Small(str(diary)), tmp_path, 2)
+    runner.run(Small(str(diary)), tmp_path, 2)
     assert len(_done(diary)) == 6
 
 
 def test_real_studies_do_not_depend_on_the_number_of_workers(tmp_path):
     tables = []
     for workers in (1, 2):
-        with room.processes(workers) as crew:
-            tables.append(room.run(Cifar10Study(), tmp_path / str(workers), 4, crew=crew))
+        with runner.processes(workers) as executor:
+            tables.append(runner.run(Cifar10Study(), tmp_path / str(workers), 4, executor=executor))
     assert _same(*tables)
 
 
-@pytest.mark.parametrize("name", ["simulated", "theory"])
+def test_the_catalogue_has_every_experiment_by_its_name():
+    assert [study.name for study in catalogue.studies(NAMES)] == list(NAMES)
+
+
+@pytest.mark.parametrize("name", ["simulated", "theory", "demo"])
 def test_logits_are_refused_where_nothing_uses_them(tmp_path, name):
     with pytest.raises(fc.FedcoverError, match="does not use a file of logits"):
         reproduce(name, tmp_path / "out", logits=tmp_path / "mine.npz")
@@ -258,14 +262,14 @@ def test_without_pyarrow_nothing_is_computed(tmp_path, monkeypatch):
     diary = tmp_path / "diary"
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(fc.FedcoverError, match="extra reproduce"):
-        room.run(Small(str(diary)), tmp_path, 2)
+        runner.run(Small(str(diary)), tmp_path, 2)
     assert not diary.exists()
 
 
 def test_what_a_crash_left_after_the_last_chunk_is_cleared(tmp_path):
-    mark = room.run(Small(), tmp_path, 2).facts["mark"]
+    mark = runner.run(Small(), tmp_path, 2).metadata["mark"]
     left = tmp_path / f"simulated-{mark}.parts"
     left.mkdir()
     (left / "0-1.parquet").write_bytes(b"")
-    room.run(Small(), tmp_path, 2)
+    runner.run(Small(), tmp_path, 2)
     assert not left.exists()

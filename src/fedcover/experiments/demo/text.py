@@ -1,13 +1,14 @@
-"""The demo's numbers in words: every sentence follows from the results."""
+"""The demo's numbers in words, every sentence from the results, and the words it uses."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from fedcover.calibration import Calibration
-from fedcover.demo import data
-from fedcover.demo.experiment import ESTIMATED, GLOBAL, LOCAL, OURS, Results
+from fedcover.experiments.demo import data
+from fedcover.experiments.demo.results import ESTIMATED, GLOBAL, LOCAL, OURS, DemoResults
 from fedcover.report.estimate import Estimate, over_repetitions
+from fedcover.report.page import Text
 
 SIMULATION = (
     "This is a simulation on one machine: rounds and bytes are counted as a network would see "
@@ -51,17 +52,17 @@ def fraction(value: float) -> str:
     return "one millionth" if value == 1e-6 else f"{value:.2g}"
 
 
-def calibration(results: Results, method: str) -> Calibration:
+def calibration(results: DemoResults, method: str) -> Calibration:
     """What a method made for the small site in the last split."""
     return results.calibrations[method][data.SMALL.name]
 
 
-def gamma(results: Results) -> float:
+def gamma(results: DemoResults) -> float:
     """How far a threshold of DP-FedCP may lie from the exact one, which is a record's score."""
     return float(calibration(results, OURS).options["gamma"])
 
 
-def epsilon(results: Results, method: str) -> str:
+def epsilon(results: DemoResults, method: str) -> str:
     """ε of a method's privacy statement; without one, whether there was need of it."""
     value = getattr(calibration(results, method).privacy, "epsilon", None)
     if value is not None:
@@ -70,18 +71,18 @@ def epsilon(results: Results, method: str) -> str:
     return "no guarantee" if sent else "nothing sent"
 
 
-def lowest(results: Results, method: str) -> tuple[data.Hospital, Estimate]:
+def lowest(results: DemoResults, method: str) -> tuple[data.Hospital, Estimate]:
     """The site with the lowest mean coverage."""
     pairs = zip(results.hospitals, results.coverages(method), strict=True)
     return min(pairs, key=lambda pair: pair[1].mean)
 
 
-def at_small(results: Results, method: str) -> Estimate:
+def at_small(results: DemoResults, method: str) -> Estimate:
     """Coverage at the small site."""
     return results.coverages(method)[results.hospitals.index(data.SMALL)]
 
 
-def reading(results: Results) -> list[str]:
+def reading(results: DemoResults) -> list[str]:
     """The table in plain sentences."""
     return [
         _about_global(results),
@@ -91,30 +92,29 @@ def reading(results: Results) -> list[str]:
     ]
 
 
-def headline(results: Results) -> str:
+def headline(results: DemoResults) -> str:
     """The result in one line."""
-    wanted = promise(results.alpha)
+    promised = promise(results.alpha)
     hospital, worst = lowest(results, GLOBAL)
     wrong = worst.verdict(1 - results.alpha) == "below"
     kept = all(e.keeps(1 - results.alpha) for e in results.coverages(OURS))
     if wrong:
-        given = f"{hospital.title} {percent(worst.mean)}"
-        first = f"gives {given} on average instead of the promised {wanted}"
+        low = f"{hospital.title} {percent(worst.mean)}"
+        first = f"gives {low} on average instead of the promised {promised}"
     elif worst.keeps(1 - results.alpha):
-        first = f"keeps the promised {wanted} on average at every hospital here"
+        first = f"keeps the promised {promised} on average at every hospital here"
     else:
-        first = (
-            f"gives the hospitals {_range(results.coverages(GLOBAL))} on average, promised {wanted}"
-        )
-    ours = f"every hospital its {wanted}" if kept else f"them {_range(results.coverages(OURS))}"
+        everywhere = _range(results.coverages(GLOBAL))
+        first = f"gives the hospitals {everywhere} on average, promised {promised}"
+    ours = f"every hospital its {promised}" if kept else f"them {_range(results.coverages(OURS))}"
     return f"One threshold for all ({GLOBAL}) {first}. {OURS} gives {ours} on average."
 
 
-def _about_global(results: Results) -> str:
+def _about_global(results: DemoResults) -> str:
     target = 1 - results.alpha
-    found = list(zip(results.hospitals, results.coverages(GLOBAL), strict=True))
-    below = [(h, e) for h, e in found if e.verdict(target) == "below"]
-    above = [(h, e) for h, e in found if e.verdict(target) == "above"]
+    by_site = list(zip(results.hospitals, results.coverages(GLOBAL), strict=True))
+    below = [(h, e) for h, e in by_site if e.verdict(target) == "below"]
+    above = [(h, e) for h, e in by_site if e.verdict(target) == "above"]
     text = f"{GLOBAL} promises {promise(results.alpha)}"
     text += (
         f" but on average gives {_list(below)}" if below else " and falls short at no hospital here"
@@ -124,7 +124,7 @@ def _about_global(results: Results) -> str:
     return text + "."
 
 
-def _about_ours(results: Results) -> str:
+def _about_ours(results: DemoResults) -> str:
     m = results.names.index(OURS)
     leaves = (
         "raw scores leave the sites"
@@ -137,7 +137,7 @@ def _about_ours(results: Results) -> str:
     )
 
 
-def over_local(results: Results) -> str:
+def over_local(results: DemoResults) -> str:
     """What DP-FedCP buys over Local, and for what."""
     small = results.hospitals.index(data.SMALL)
     ours, alone = (results.size[:, results.names.index(n)] for n in (OURS, LOCAL))
@@ -157,7 +157,7 @@ def over_local(results: Results) -> str:
     )
 
 
-def same_thresholds(results: Results) -> str:
+def same_thresholds(results: DemoResults) -> str:
     """How far apart the rows of DP-FedCP and of Estimated weights are, and why."""
     near = results.apart <= gamma(results)
     how = f"at most {fraction(gamma(results))}" if near else f"up to {results.apart:.2g}"
@@ -167,13 +167,18 @@ def same_thresholds(results: Results) -> str:
     )
 
 
-def too_few(results: Results) -> list[str]:
+def too_few(results: DemoResults) -> list[str]:
     """Where there were too few records for α."""
     return [
         f"{method} had too few records for α = {results.alpha:g} at {site.title()} in {count} of "
         f"{results.repetitions} repetitions: the labels concerned are then in every set."
         for (method, site), count in results.too_few.items()
     ]
+
+
+def listed(parts: list[str]) -> str:
+    """One, two and three."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def _range(estimates: list[Estimate]) -> str:
@@ -186,5 +191,40 @@ def _spread(e: Estimate) -> str:
 
 
 def _list(pairs: list[tuple[data.Hospital, Estimate]]) -> str:
-    parts = [f"{h.title} {percent(e.mean)}" for h, e in sorted(pairs, key=lambda p: p[1].mean)]
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+    in_order = sorted(pairs, key=lambda p: p[1].mean)
+    return listed([f"{h.title} {percent(e.mean)}" for h, e in in_order])
+
+
+GLOSSARY = {
+    "Set": "the list of labels returned for one record. Coverage is the share of records whose "
+    "true label is in their set.",
+    "α": "the share of sets that may miss the true label: α = {alpha:g} here, so {promise} are "
+    "promised.",
+    "Score": "how surprising a label is to the model for one record, from 0 (expected) to 1. Here "
+    "APS (adaptive prediction sets): the probability of all likelier labels plus a random part of "
+    "the label's own.",
+    "Threshold": "labels with a score up to it are in the set. Calibration finds it from records "
+    "whose true label is known.",
+    "Weight": "how much more frequent a label is at one hospital than among the records of all.",
+    "Label shift": "hospitals differ in how often each label occurs, but a record of one label "
+    "looks alike everywhere.",
+    "Server": "whoever asks the hospitals and works out the thresholds.",
+    "Round": "one exchange: the server asks, and every hospital (site) answers once.",
+    "Split": "one random draw of every hospital's calibration and test records; there are "
+    "{repetitions}.",
+    "ε": "how much one record can change what is sent, as differential privacy measures it: the "
+    "smaller, the better protected. No method here states one.",
+    OURS: "finds thresholds for each hospital's own mix without collecting the scores. The name is "
+    "the paper's; no differential privacy (DP) is claimed here.",
+}
+
+
+def glossary(results: DemoResults) -> Text:
+    """The glossary, before the first table."""
+    numbers = {
+        "alpha": results.alpha,
+        "promise": promise(results.alpha),
+        "repetitions": results.repetitions,
+    }
+    terms = [(term, meaning.format(**numbers)) for term, meaning in GLOSSARY.items()]
+    return Text("Words used here", terms=terms, boxed=True)

@@ -1,4 +1,4 @@
-"""The look of the figures, and how a figure becomes inline SVG, .svg and .png.
+"""The look of the figures, the parts they share, and how one becomes inline SVG, .svg and .png.
 
 Figures are drawn in the light colours below. In the page each of these colours becomes a CSS
 variable of the same name, so that one drawing serves light and dark windows. The data colours are
@@ -11,13 +11,15 @@ from __future__ import annotations
 import functools
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ParamSpec
 
 import matplotlib
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Figure
+from matplotlib.lines import Line2D
 
 INK, MUTED, GRID, PAPER = "#1b1f24", "#5c6670", "#dde1e6", "#fefefe"
 BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#00795a"
@@ -30,6 +32,9 @@ CSS_NAMES = {
     ORANGE: "orange",
     GREEN: "green",
 }
+
+DASHED: Any = (0, (4, 2))
+"""How the promise 1-α is drawn, and a threshold."""
 
 WIDE, NARROW = 7.6, 4.0
 """Widths of a figure in inches: for a desktop window, and for a phone."""
@@ -61,6 +66,7 @@ RC: Any = {
     "hatch.linewidth": 0.6,
     "legend.frameon": False,
     "legend.fontsize": 8.5,
+    "figure.labelsize": 9,
     "figure.constrained_layout.use": True,
     "figure.constrained_layout.w_pad": 0.06,
     "figure.constrained_layout.h_pad": 0.06,
@@ -90,13 +96,69 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
     return inner
 
 
-def grid(width: float, height: float, rows: int, columns: int) -> tuple[Figure, list[Axes]]:
-    """A figure of panels that share their axes, row by row."""
+def single(width: float, height: float) -> tuple[Figure, Axes]:
+    """A figure of one panel."""
+    figure = Figure(figsize=(width, height))
+    return figure, figure.subplots()
+
+
+def panels(
+    n: int, columns: int, width: float, around: float, line: float, *, sharey: bool = True
+) -> tuple[Figure, list[Axes]]:
+    """A figure of n panels that share their axes, row by row.
+
+    Parameters
+    ----------
+    n, columns
+        How many, and how many beside each other in a desktop window.
+    width, around, line
+        Inches: width of the figure, and height of what is around the panels and of a line of them.
+    sharey
+        Whether they share the vertical axis, too.
+    """
+    columns = beside(n, columns, width)
     if width <= NARROW:
         matplotlib.rcParams["axes.titlesize"] = 8  # inside the context of `styled`
-    figure = Figure(figsize=(width, height))
-    table = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-    return figure, [axes for row in table for axes in row]
+    lines = -(-n // columns)
+    figure = Figure(figsize=(width, around + line * lines))
+    table = figure.subplots(lines, columns, sharex=True, sharey=sharey, squeeze=False)
+    places = [axes for row in table for axes in row]
+    for k, axes in enumerate(places):
+        axes.set_visible(k < n)
+        axes.tick_params(labelbottom=k + columns >= n)
+    return figure, places[:n]
+
+
+def beside(n: int, columns: int, width: float) -> int:
+    """How many of n panels stand beside each other: on a phone at most two."""
+    return min(n, columns, n if width > NARROW else 2)
+
+
+def named_rows(axes: Axes, names: Sequence[str], **look: Any) -> None:
+    """One row for each name, the first on top."""
+    axes.set_yticks(range(len(names)), names, **look)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+
+
+def key(label: str, colour: str = INK, **look: Any) -> Line2D:
+    """The entry of a line or a marker in a legend."""
+    return Line2D([], [], color=colour, label=label, **look)
+
+
+def promise(label: str) -> Line2D:
+    """The entry of the dashed line at 1-α."""
+    return key(label, lw=1, ls=DASHED)
+
+
+def legend(figure: Figure, keys: Sequence[Artist], wide: int, narrow: int, **look: Any) -> None:
+    """The legend above the panels, in so many columns in a desktop window, and on a phone."""
+    ncols = wide if figure.get_figwidth() > NARROW else narrow
+    figure.legend(handles=list(keys), loc="outside upper left", ncols=ncols, **look)
+
+
+def shortened(text: str, most: int) -> str:
+    """A name that fits, the end replaced by dots where it is long."""
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 
 
 def svg(figure: Figure) -> str:

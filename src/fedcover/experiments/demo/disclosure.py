@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedcover.demo import data, words
-from fedcover.demo.experiment import (
+from fedcover.experiments.demo import data, text
+from fedcover.experiments.demo.results import (
     ESTIMATED,
     GLOBAL,
     LOCAL,
     ORACLE,
     OURS,
     PUBLISHED,
-    Results,
+    DemoResults,
 )
 from fedcover.report.page import Table, Text
 
@@ -54,23 +54,23 @@ IN_THE_FILE = {
 """What the saved file of a Calibration holds, in words, and the fields they stand for."""
 
 
-def table(results: Results) -> Table:
+def table(results: DemoResults) -> Table:
     """Who receives what, by method."""
     rows = [
         [
             name,
-            sentence(words.calibration(results, name).reveals),
+            sentence(text.calibration(results, name).reveals),
             RECEIVES[name],
-            f"{words.data_size(results.bytes_up[m])} up\n"
-            f"{words.data_size(results.bytes_down[m])} down",
-            words.epsilon(results, name),
+            f"{text.data_size(results.bytes_up[m])} up\n"
+            f"{text.data_size(results.bytes_down[m])} down",
+            text.epsilon(results, name),
         ]
         for m, name in enumerate(results.names)
     ]
     answer = (
         "Replies go to the server and to nobody else, but the server sees those of each hospital "
         "separately: this version has no secure aggregation, which would show it only their sum."
-        f"\n{words.SIMULATION} The table says who would receive what."
+        f"\n{text.SIMULATION} The table says who would receive what."
     )
     records = sum(h.size for h in results.hospitals) / len(results.hospitals)
     caption = (
@@ -91,10 +91,10 @@ def table(results: Results) -> Table:
     )
 
 
-def caveats(results: Results) -> Text:
+def caveats(results: DemoResults) -> Text:
     """What can be learned although no raw score leaves."""
     hospital, label, count = rarest(results)
-    near = words.fraction(words.gamma(results))
+    near = text.fraction(text.gamma(results))
     terms = [
         (
             "Label counts are exact",
@@ -123,22 +123,22 @@ def caveats(results: Results) -> Text:
         (
             "No ε is claimed",
             "Nothing here limits what may be inferred about a single person, because no noise is "
-            f"added. {words.THE_NAME}",
+            f"added. {text.THE_NAME}",
         ),
     ]
     return Text(f"What {OURS} can still give away", terms=terms)
 
 
-def rarest(results: Results) -> tuple[data.Hospital, str, int]:
+def rarest(results: DemoResults) -> tuple[data.Hospital, str, int]:
     """The smallest label count above zero in the last split: whose, which label, how many."""
-    found = []
+    counted = []
     for hospital, rows in zip(results.hospitals, results.split.calibration, strict=True):
         counts = np.bincount(results.federation.labels[rows], minlength=len(data.LABEL_NAMES))
-        found += [
+        counted += [
             (hospital, name, int(n)) for name, n in zip(data.LABEL_NAMES, counts, strict=True) if n
         ]
-    return min(found, key=lambda item: item[2])
+    return min(counted, key=lambda item: item[2])
 
 
-def sentence(text: str) -> str:
-    return text[:1].upper() + text[1:].rstrip(".") + "."
+def sentence(words: str) -> str:
+    return words[:1].upper() + words[1:].rstrip(".") + "."

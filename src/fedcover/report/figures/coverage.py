@@ -1,4 +1,4 @@
-"""Figures, each from plain arrays and names to a matplotlib Figure.
+"""Figures of coverage, set sizes, scores and label mixes by site, from plain arrays and names.
 
 Every function takes `width` in inches (`style.WIDE` or `style.NARROW`) and arranges its panels
 for it. None of them touches pyplot or the user's settings.
@@ -13,13 +13,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from numpy.typing import NDArray
 
-from fedcover.report import style
 from fedcover.report.estimate import Estimate
-from fedcover.report.style import BLUE, GREEN, INK, MUTED, ORANGE, PAPER
+from fedcover.report.figures import style
+from fedcover.report.figures.style import BLUE, DASHED, GREEN, INK, MUTED, ORANGE, PAPER, key
 
 Float64 = NDArray[np.float64]
 
@@ -37,7 +36,6 @@ def coverage(
     target: float,
     *,
     width: float = style.WIDE,
-    columns: int = 3,
 ) -> Figure:
     """Does every site get its 1-α? One panel per method, one row per site.
 
@@ -53,40 +51,25 @@ def coverage(
     target
         The promise 1-α.
     """
-    lines = -(-len(panels) // columns)
-    figure, axes = style.grid(width, _height(width, lines, len(rows)), lines, columns)
+    figure, axes = _panels_of_rows(len(panels), len(rows), width)
     least = min(e.least for estimates in panels.values() for e in estimates)
     left = max(0.0, np.floor(20 * (least - 0.005)) / 20)
-    for panel, (name, estimates) in zip(axes, panels.items(), strict=False):
+    for panel, (name, estimates) in zip(axes, panels.items(), strict=True):
         panel.set_title(name)
-        panel.axvline(100 * target, color=INK, lw=1, ls=(0, (4, 2)), zorder=1)
+        panel.axvline(100 * target, color=INK, lw=1, ls=DASHED, zorder=1)
         for y, e in enumerate(estimates):
             colour, marker, _ = VERDICTS[e.verdict(target)]
             panel.plot([100 * e.least, 100 * e.most], [y, y], color=colour, lw=1, zorder=2)
-            panel.plot(
-                [100 * e.low, 100 * e.high],
-                [y, y],
-                color=colour,
-                lw=4.5,
-                alpha=0.45,
-                solid_capstyle="butt",
-                zorder=3,
-            )
+            thick: Any = {"lw": 4.5, "alpha": 0.45, "solid_capstyle": "butt", "zorder": 3}
+            panel.plot([100 * e.low, 100 * e.high], [y, y], color=colour, **thick)
             panel.plot(100 * e.mean, y, marker, color=colour, ms=6, mec=PAPER, mew=0.6, zorder=4)
         panel.set_xlim(100 * left, 100.5)
         panel.set_xticks(np.arange(100, 100 * left - 1e-9, -10 if left < 0.85 else -5))
         panel.grid(axis="x")
-        _rows(panel, rows)
-    _blank(axes[len(panels) :])
-    figure.supxlabel("coverage: records whose true label is in the set (%)", fontsize=9)
-    marks: list[Line2D] = [
-        Line2D([], [], color=c, marker=m, ls="", ms=5, label=text)
-        for c, m, text in VERDICTS.values()
-    ]
-    marks.insert(
-        0, Line2D([], [], color=INK, lw=1, ls=(0, (4, 2)), label=f"promise {_percent(target)}")
-    )
-    figure.legend(handles=marks, loc="outside upper left", ncols=4 if width > 5 else 2)
+        style.named_rows(panel, rows)
+    figure.supxlabel("coverage: records whose true label is in the set (%)")
+    verdicts = [key(text, c, marker=m, ls="", ms=5) for c, m, text in VERDICTS.values()]
+    style.legend(figure, [style.promise(f"promise {_percent(target)}"), *verdicts], 4, 2)
     return figure
 
 
@@ -98,7 +81,6 @@ def set_sizes(
     levels: Sequence[str],
     *,
     width: float = style.WIDE,
-    columns: int = 3,
 ) -> Figure:
     """How big are the sets? One panel per site, one stacked bar per method.
 
@@ -113,35 +95,22 @@ def set_sizes(
     levels
         Names of the size classes, smallest first; the stronger the colour, the larger.
     """
-    lines = -(-len(panels) // columns)
-    figure, axes = style.grid(width, _height(width, lines, len(rows)), lines, columns)
+    figure, axes = _panels_of_rows(len(panels), len(rows), width)
     looks = [_level_look(k, len(levels)) for k in range(len(levels))]
-    for panel, (name, shares) in zip(axes, panels.items(), strict=False):
+    for panel, (name, shares) in zip(axes, panels.items(), strict=True):
         panel.set_title(name)
         starts = np.cumsum(shares, axis=1) - shares
         for k, look in enumerate(looks):
-            panel.barh(
-                np.arange(len(rows)),
-                100 * shares[:, k],
-                left=100 * starts[:, k],
-                height=0.72,
-                **look,
-            )
+            bars, left = 100 * shares[:, k], 100 * starts[:, k]
+            panel.barh(np.arange(len(rows)), bars, left=left, height=0.72, **look)
         for y, mean in enumerate(means[name]):
             panel.text(103, y, f"{mean:.1f}", va="center", fontsize=8)
-        panel.set_xlim(0, 118)
-        panel.set_xticks([0, 50, 100])
-        _rows(panel, rows)
-    _blank(axes[len(panels) :])
-    figure.supxlabel("share of sets (%); at the right, mean number of labels per set", fontsize=9)
+        panel.set(xlim=(0, 118), xticks=[0, 50, 100])
+        style.named_rows(panel, rows)
+    figure.supxlabel("share of sets (%); at the right, mean number of labels per set")
     patches = [Patch(label=text, **look) for text, look in zip(levels, looks, strict=True)]
-    figure.legend(
-        handles=patches,
-        title="labels in the set",
-        loc="outside upper left",
-        ncols=len(levels) if width > 5 else 3,
-        alignment="left",
-    )
+    title = {"title": "labels in the set", "alignment": "left"}
+    style.legend(figure, patches, len(levels), 3, **title)
     return figure
 
 
@@ -152,7 +121,6 @@ def score_curves(
     target: float,
     *,
     width: float = style.WIDE,
-    columns: int = 5,
 ) -> Figure:
     """Do labels differ in difficulty? Distribution of the scores of each label, one panel each.
 
@@ -165,44 +133,30 @@ def score_curves(
     target
         The promise 1-α.
     """
-    lines = -(-len(scores) // columns)
-    figure, axes = style.grid(width, 0.55 + 1.25 * lines, lines, columns)
+    figure, axes = style.panels(len(scores), 5, width, 0.55, 1.25)
     everything = np.concatenate(list(scores.values()))
-    for panel, (name, values) in zip(axes, scores.items(), strict=False):
+    for panel, (name, values) in zip(axes, scores.items(), strict=True):
         share = float((values <= threshold).mean())
         colour = ORANGE if share < target else BLUE
         panel.axhline(100 * target, color=MUTED, lw=0.8, ls=(0, (1, 2)))
-        panel.axvline(threshold, color=INK, lw=1, ls=(0, (4, 2)))
+        panel.axvline(threshold, color=INK, lw=1, ls=DASHED)
         panel.plot(*_steps(everything), color=MUTED, lw=0.9)
         panel.plot(*_steps(values), color=colour, lw=1.8)
-        marker = "v" if share < target else "o"
-        panel.plot(
-            threshold, 100 * share, marker, color=colour, ms=5.5, mec=PAPER, mew=0.6, zorder=4
-        )
+        dot: Any = {"marker": "v" if share < target else "o", "mec": PAPER, "mew": 0.6, "ls": ""}
+        panel.plot(threshold, 100 * share, color=colour, ms=5.5, zorder=4, **dot)
         panel.set_title(f"{name}: {share:.0%}", color=INK)
-        panel.set_xlim(0, 1)
-        panel.set_ylim(0, 104)
+        panel.set(xlim=(0, 1), ylim=(0, 104), yticks=[0, 50, 100])
         panel.set_xticks([0, 0.5, 1], ["0", ".5", "1"])
-        panel.set_yticks([0, 50, 100])
         panel.grid(visible=True)
-    _blank(axes[len(scores) :])
-    figure.supxlabel("score of the true label (0 expected, 1 surprising)", fontsize=9)
-    figure.supylabel("records with at most this score (%)", fontsize=9)
-    handles = [
-        Line2D([], [], color=BLUE, lw=1.8, marker="o", ms=5, label="this label"),
-        Line2D(
-            [],
-            [],
-            color=ORANGE,
-            lw=1.8,
-            marker="v",
-            ms=5,
-            label=f"covered less than {_percent(target)}",
-        ),
-        Line2D([], [], color=MUTED, lw=0.9, label="all labels"),
-        Line2D([], [], color=INK, lw=1, ls=(0, (4, 2)), label="one threshold for all"),
+    figure.supxlabel("score of the true label (0 expected, 1 surprising)")
+    figure.supylabel("records with at most this score (%)")
+    keys = [
+        key("this label", BLUE, lw=1.8, marker="o", ms=5),
+        key(f"covered less than {_percent(target)}", ORANGE, lw=1.8, marker="v", ms=5),
+        key("all labels", MUTED, lw=0.9),
+        style.promise("one threshold for all"),
     ]
-    figure.legend(handles=handles, loc="outside upper left", ncols=4 if width > 5 else 2)
+    style.legend(figure, keys, 4, 2)
     return figure
 
 
@@ -217,52 +171,31 @@ def label_mix(
     width: float = style.WIDE,
 ) -> Figure:
     """How different are the sites? Shares (sites, labels) in percent."""
-    figure = Figure(figsize=(width, 0.75 + 0.34 * len(rows)))
-    axes = figure.subplots()
+    figure, axes = style.single(width, 0.75 + 0.34 * len(rows))
     top = float(shares.max())
     for i, j in np.ndindex(*shares.shape):
         depth = float(shares[i, j]) / top
-        axes.add_patch(
-            Rectangle((j - 0.5, i - 0.5), 1, 1, fc=BLUE, alpha=0.04 + 0.92 * depth, lw=0)
-        )
-        axes.text(
-            j,
-            i,
-            f"{100 * shares[i, j]:.0f}",
-            ha="center",
-            va="center",
-            fontsize=8.5,
-            color=PAPER if depth > 0.55 else INK,
-        )
+        shade: Any = {"fc": BLUE, "alpha": 0.04 + 0.92 * depth, "lw": 0}
+        axes.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, **shade))
+        centred: Any = {"ha": "center", "va": "center", "color": PAPER if depth > 0.55 else INK}
+        axes.text(j, i, f"{100 * shares[i, j]:.0f}", fontsize=8.5, **centred)
     axes.set_xticks(range(len(columns)), columns)
-    axes.set_xlim(-0.5, len(columns) - 0.5)
-    axes.set_xlabel(xlabel)
-    axes.set_ylabel(ylabel)
+    axes.set(xlim=(-0.5, len(columns) - 0.5), xlabel=xlabel, ylabel=ylabel)
     axes.tick_params(axis="x", length=0)
     axes.spines[:].set_visible(False)
-    _rows(axes, rows)
+    style.named_rows(axes, rows)
     return figure
 
 
-def _height(width: float, lines: int, rows: int) -> float:
-    """Height in inches of lines of panels with named rows, below a legend."""
+def _panels_of_rows(n: int, rows: int, width: float) -> tuple[Figure, list[Axes]]:
+    """Panels with named rows, below a legend."""
     legend = 0.62 if width > style.NARROW else 0.84
-    return legend + lines * (0.42 + 0.21 * rows)
+    ragged = n % style.beside(n, 3, width) > 0  # numbers of an axis inside the figure, too
+    return style.panels(n, 3, width, legend + 0.2 * ragged, 0.42 + 0.21 * rows)
 
 
 def _percent(share: float) -> str:
     return f"{round(100 * share, 6):g}%"
-
-
-def _rows(panel: Axes, rows: Sequence[str]) -> None:
-    """Names of the rows, the first on top."""
-    panel.set_yticks(range(len(rows)), rows)
-    panel.set_ylim(len(rows) - 0.5, -0.5)
-
-
-def _blank(axes: Sequence[Axes]) -> None:
-    for panel in axes:
-        panel.set_visible(False)
 
 
 def _level_look(k: int, n: int) -> dict[str, Any]:
