@@ -38,7 +38,7 @@ def test_no_function_or_class_is_public_by_accident():
     [
         ("methods", {"DPFedCP", "EstimatedWeights", "ExponentialMechanism", "Local",
                      "OracleWeights", "Pooled", "QuantileAverage", "QuantileOfQuantiles", "Sketch",
-                     "TDigest"}),
+                     "TDigest", "Entry", "register", "unregister"}),
         ("engines", {"FlowerSimulation", "InProcess"}),
         ("labelshift", {"MixEstimate", "calibration_mixture", "confusion", "effective_size",
                         "exact_weights", "from_unlabelled", "group_sites", "guess_mix",
