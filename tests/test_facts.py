@@ -112,7 +112,7 @@ GOOD = {"name": "x", "size": 1}
 
 
 @pytest.mark.parametrize("facts", [
-    {"name": "x"}, {**GOOD, "other": 1}, {**GOOD, "name": 1}, {**GOOD, "name": None},
+    {}, {"name": "x"}, {**GOOD, "other": 1}, {**GOOD, "name": 1}, {**GOOD, "name": None},
     {**GOOD, "size": "1"}, {**GOOD, "size": True}, {**GOOD, "exact": 1}, {**GOOD, "exact": None},
     {**GOOD, "pair": [1]}, {**GOOD, "pair": [1, "b", 2]}, {**GOOD, "pair": ["b", 1]},
     {**GOOD, "pair": "1b"}, {**GOOD, "more": []}, {**GOOD, "budget": {}}, {**GOOD, "budget": 1},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,6 @@ from fedcover.scores import Score
 
 if TYPE_CHECKING:
     from fedcover.certificate import Certificate
-    from fedcover.methods.base import Method
 
 Float64 = NDArray[np.float64]
 
@@ -71,6 +70,27 @@ class Fit:
         return scores_at(self.positions)
 
 
+class Described(Protocol):
+    """What a method says of itself.
+
+    label : how tables call it.
+    guarantee : what its sets promise, and under which assumption.
+    reveals : what leaves a site, in plain words; shares_scores : whether raw scores do.
+    """
+
+    @property
+    def label(self) -> str: ...
+
+    @property
+    def guarantee(self) -> str: ...
+
+    @property
+    def reveals(self) -> str: ...
+
+    @property
+    def shares_scores(self) -> bool: ...
+
+
 @dataclass(frozen=True)
 class Provenance:
     """Where a fit comes from: the same for all targets of a run but for the cost.
@@ -96,7 +116,7 @@ class Provenance:
 
 
 def calibration_of(
-    fit: Fit, target: str, alphas: tuple[float, ...], method: Method, source: Provenance
+    fit: Fit, target: str, alphas: tuple[float, ...], method: Described, source: Provenance
 ) -> Calibration:
     """The calibration of one target, for every engine, at the server as at a site.
 
@@ -207,7 +227,7 @@ def _names(labels: NDArray[np.intp], label_names: tuple[str, ...] | None) -> str
     return ", ".join(shown) + (", …" if len(labels) > 5 else "")
 
 
-def _options(method: Method) -> dict[str, Any]:
+def _options(method: Described) -> dict[str, Any]:
     """The method's options as plain numbers and words, for the record."""
     values = vars(method) if hasattr(method, "__dict__") else {}
     plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in values.items()}

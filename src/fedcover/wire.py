@@ -40,6 +40,9 @@ class Message:
         return sum(a.nbytes for a in self.arrays.values()) + 8 * len(self.numbers)
 
 
+Round = Mapping[str, Message]
+"""A message to or from each site, by its name."""
+
 MAGIC, VERSION = b"FCM", 1
 
 MOST_BYTES = 1 << 29

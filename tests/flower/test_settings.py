@@ -55,11 +55,11 @@ def test_a_run_is_what_is_usual_unless_said():
     assert type(Run.of({"epsilon": 2}).epsilon) is float
     assert run.privacy is None
     assert not run.sums
-    assert run.fewest(5) is None
+    assert run.min_survivors(5) is None
     private = Run.of({"epsilon": 2})
     assert private.sums
-    assert [private.fewest(n) for n in (3, 4, 5, 6)] == [2, 3, 4, 4]
-    assert Run.of({"epsilon": 2.0, "threshold": 5}).fewest(6) == 5
+    assert [private.min_survivors(n) for n in (3, 4, 5, 6)] == [2, 3, 4, 4]
+    assert Run.of({"epsilon": 2.0, "threshold": 5}).min_survivors(6) == 5
     assert Run.of({"alpha": "0.05, 0.1"}).alphas == (0.05, 0.1)
     assert Run.of({"alpha": 0.2}).alphas == (0.2,)
 

@@ -122,6 +122,30 @@ def test_the_exponential_mechanism_says_that_a_seed_voids_its_privacy():
     assert any(SEEDED in note for note in seeded)
 
 
+@pytest.mark.parametrize("view", ["server", "secure-sum"])
+def test_what_a_seed_made_claims_no_privacy(view, tmp_path):
+    """Nor after it was saved, loaded and renewed with real noise."""
+    privacy, seeded = fc.Privacy(8.0, 1e-5, view=view), InProcess(source=SeededBytes(1))
+    for method in (DPFedCP(), Sketch()):
+        cal = fc.calibrate(sites(), 0.2, method, privacy=privacy, engine=seeded)["s1"]
+        assert SEEDED in cal.guarantee
+        assert SEEDED in cal.privacy.effect
+        assert SEEDED[1:] in cal.reveals
+        real = fc.calibrate(sites(), 0.2, method, privacy=privacy)["s1"]
+        assert SEEDED[1:] not in real.guarantee + real.reveals
+        assert (real.privacy.epsilon, real.privacy.events) == (
+            cal.privacy.epsilon,
+            cal.privacy.events,
+        )
+    sketch = fc.collect(sites(), privacy=privacy, engine=seeded)
+    sketch.save(tmp_path / "sketch.fedcover")
+    renewed = fc.collect(
+        sites(), privacy=privacy, previous=fc.SketchResult.load(tmp_path / "sketch.fedcover")
+    )
+    assert SEEDED in renewed.privacy.effect
+    assert SEEDED[1:] in renewed.personalise(sites()[0], 0.2).reveals
+
+
 def assert_deviation(drawn, sigma):
     """χ² of the squares. With 4000 numbers, nine tenths of σ would be 8.5 deviations away."""
     drawn = np.ravel(drawn)

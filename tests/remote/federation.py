@@ -7,6 +7,7 @@ what the server sent and ``answer()`` has the site answer it (or ``answer(other)
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -39,7 +40,8 @@ OPEN = SitePolicy(("sketch", "dp-fedcp", "pooled", "estimated-weights"), exact=T
 
 @cache
 def identity(name):
-    return Ed25519PrivateKey.generate()
+    """A site's key, always the same: state that was written long ago is still this site's."""
+    return Ed25519PrivateKey.from_private_bytes(hashlib.sha256(name.encode()).digest())
 
 
 def made(count=4, sizes=None, n_classes=CLASSES, seed=0):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,6 +19,7 @@ from fedcover.methods.sketch.grid import (
     MOST_BINS,
     MOST_CELLS,
     NOISY_BINS,
+    are_standard,
     bins_of,
     checked_cuts,
     middles,
@@ -25,6 +29,13 @@ from fedcover.methods.sketch.grid import (
 from fedcover.position import TOP, distances_at, positions, scores_at
 
 from .building import SKETCH, budget
+
+DIGESTS = {
+    64: "7bd579b04840f800",
+    512: "cea3babad5ad1782",
+    1840: "68e704fadce1520c",
+    4096: "b905c593610e6942",
+}
 
 
 @pytest.mark.slow
@@ -148,3 +159,29 @@ def test_tables_of_many_labels_keep_to_what_a_site_answers(classes, privacy):
     assert layout.rows * layout.bins <= MOST_CELLS
     assert layout.bins == min(usual, max(FEWEST_BINS, MOST_CELLS // classes))
     assert layout.factored == (privacy is not None)
+
+
+def test_cuts_are_the_same_on_every_processor():
+    """The digests of tables made with exact arithmetic; a processor's e^x differs in last bits."""
+    digests = {
+        bins: hashlib.sha256(np.array(standard_cuts(bins), "<i8").tobytes()).hexdigest()[:16]
+        for bins in (64, 512, 1840, 4096)
+    }
+    assert digests == DIGESTS
+
+
+def test_a_sketch_whose_cuts_another_processor_made_is_personalised():
+    """Version 0.1 put them up to a position away; as edges they would fall together near 1."""
+    rng = np.random.default_rng(0)
+    sites = [fc.Site(n, rng.random(300), rng.integers(0, 3, 300), n_classes=3) for n in "ab"]
+    sketch = fc.collect(sites)
+    cuts = sketch.table.layout.cuts
+    moved = tuple(c + (1 if k % 40 == 7 else 0) for k, c in enumerate(cuts))
+    layout = replace(sketch.table.layout, cuts=moved)
+    other = replace(sketch, table=replace(sketch.table, layout=layout))
+    assert other.method == sketch.method == fc.methods.Sketch(bins=4096)
+    found = other.personalise(sites[0], 0.1)
+    wanted = sketch.personalise(sites[0], 0.1)
+    assert np.abs(found.thresholds - wanted.thresholds).max() < 1e-15
+    far = replace(layout, cuts=(*cuts[:-1], cuts[-1] - 9))
+    assert not are_standard(far.cuts)

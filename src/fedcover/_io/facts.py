@@ -15,7 +15,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import is_dataclass
 from functools import cache
 from itertools import repeat
 from types import NoneType, UnionType
@@ -131,15 +131,9 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 def _dataclass(kind: Any, facts: Any) -> Any:
     types = _hints(kind)
-    if not isinstance(facts, dict) or not _needed(kind) <= facts.keys() <= types.keys():
+    if not isinstance(facts, dict) or not facts.keys() <= types.keys():
         raise ValueError(f"{kind.__name__} has {', '.join(types)}, not {list(facts)!r:.200}")
     return kind(**{name: made_of(types[name], fact) for name, fact in facts.items()})
-
-
-@cache
-def _needed(kind: Any) -> frozenset[str]:
-    """The fields of a dataclass that have no default."""
-    return frozenset(f.name for f in fields(kind) if f.default is MISSING)
 
 
 @cache

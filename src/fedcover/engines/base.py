@@ -212,6 +212,11 @@ def query_id(run: str, site: str, number: int, query: Message) -> str:
     return f"{run}/{site}/{number}/{query.kind}"
 
 
+def usual_survivors(n_sites: int) -> int:
+    """How many sites a secure sum must end with unless told otherwise: two thirds of them."""
+    return -(-2 * n_sites // 3)
+
+
 def sum_replies(asked: SumRound, replies: Mapping[str, Message], sites: Sequence[str]) -> Message:
     """The sum of replies that the server sees one by one, where it need not be secret."""
     totals = {key: np.zeros(shape, dtype=np.int64) for key, shape in asked.shapes.items()}

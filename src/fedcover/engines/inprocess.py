@@ -21,7 +21,7 @@ from fedcover.engines.base import (
 from fedcover.errors import FedcoverError
 from fedcover.methods.base import Message, Method, Round, SumRound, Task
 from fedcover.privacy.ledger import Ledger
-from fedcover.privacy.randomness import SYSTEM, Randomness
+from fedcover.privacy.randomness import SYSTEM, Randomness, SeededBytes
 from fedcover.site import Site
 
 if TYPE_CHECKING:
@@ -66,6 +66,12 @@ class InProcess(Engine):
                 "ledgers without run_name",
                 allowed="a name of the run, which a retry repeats",
                 fix="Write InProcess(ledgers=..., run_name='november'), for example",
+            )
+        if self.ledgers and isinstance(self.source, SeededBytes):
+            raise FedcoverError(
+                "ledgers with a seeded source",
+                allowed="ledgers where noise comes from the operating system",
+                fix="Leave ledgers out of a study: noise that can be repeated protects nobody",
             )
         traffic = Traffic.of(task.sites)
         view = task.privacy.view if task.privacy else "server"

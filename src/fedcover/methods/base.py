@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fedcover import checks
 from fedcover.errors import FedcoverError
+from fedcover.fit import Described
 from fedcover.fit import Fit as Fit
 from fedcover.members import Federation
 from fedcover.privacy.events import Event, ExactRelease
@@ -25,11 +26,9 @@ from fedcover.privacy.statement import Privacy, PrivacyStatement
 from fedcover.scores import Score
 from fedcover.site import Site
 from fedcover.wire import Message as Message
+from fedcover.wire import Round as Round
 
 Float64 = NDArray[np.float64]
-
-
-Round = Mapping[str, Message]
 
 
 Parts = Mapping[str, NDArray[Any]]
@@ -134,26 +133,11 @@ Published = Any
 ServerHalf = Generator[Round | SumRound, Round, Published]
 
 
-class Method(Protocol):
+class Method(Described, Protocol):
     """A calibration method: a frozen object that holds its options.
 
-    label : how tables call it.
-    guarantee : what its sets promise, and under which assumption.
-    reveals : what leaves a site, in plain words; shares_scores : whether raw scores do.
-    most_rounds : at most how many rounds it takes, for progress bars.
+    most_rounds : at most how many rounds it takes, for progress bars; 0 if nothing is sent.
     """
-
-    @property
-    def label(self) -> str: ...
-
-    @property
-    def guarantee(self) -> str: ...
-
-    @property
-    def reveals(self) -> str: ...
-
-    @property
-    def shares_scores(self) -> bool: ...
 
     @property
     def most_rounds(self) -> int: ...

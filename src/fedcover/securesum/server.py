@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcover.errors import FedcoverError
-from fedcover.methods.base import Round
 from fedcover.securesum.commitments import (
     SEALED,
     KeyAdvertisement,
@@ -37,7 +36,7 @@ from fedcover.securesum.spec import (
     to_array,
     to_table,
 )
-from fedcover.wire import Message
+from fedcover.wire import Message, Round
 
 T = TypeVar("T")
 

@@ -8,23 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from fedcover import checks
+from fedcover.engines.base import usual_survivors
 from fedcover.engines.flower.settings import read_settings, setting
 from fedcover.errors import FedcoverError
+from fedcover.methods import registry
 from fedcover.methods.base import Method, under_budget
-from fedcover.methods.dp_fedcp.method import DPFedCP
-from fedcover.methods.pooled import EstimatedWeights, Pooled
-from fedcover.methods.sketch.method import Sketch
 from fedcover.options import make
 from fedcover.privacy.statement import Privacy
 
 LONGEST_NAME = 100
-
-METHODS: dict[str, type[Any]] = {
-    "sketch": Sketch,
-    "dp-fedcp": DPFedCP,
-    "pooled": Pooled,
-    "estimated-weights": EstimatedWeights,
-}
 
 
 @dataclass(frozen=True)
@@ -34,7 +26,7 @@ class Run:
     run: str = setting(
         "name of the run; the same name again repeats it, and costs nothing", "fedcover"
     )
-    method: str = setting("sketch, dp-fedcp, pooled or estimated-weights", "sketch")
+    method: str = setting("method by its name: " + ", ".join(registry.names()), "sketch")
     options: str = setting("options of the method, such as bins=512 or rounds=20, with commas", "")
     alpha: str = setting("error rates α, with commas", "0.1")
     certify: float = setting(
@@ -63,7 +55,7 @@ class Run:
                 allowed=f"up to {LONGEST_NAME} letters, digits, '-', '_' and '.'",
                 fix="Name the run, for example november-2",
             )
-        checks.choice(self.method, "method", list(METHODS))
+        registry.for_real_sites(self.method)
         for key, least in (("sites", 1), ("threshold", 0), ("resends", 0), ("seed", 0)):
             checks.whole(getattr(self, key), key, least)
         checks.real(self.seconds, "seconds", 0, 1e6, open_low=True)
@@ -101,25 +93,17 @@ class Run:
         """Where the run writes, at the server."""
         return Path(self.out) / self.run
 
-    def fewest(self, n_sites: int) -> int | None:
+    def min_survivors(self, n_sites: int) -> int | None:
         """The fewest sites that may be left in a secure sum; None where there is none."""
-        if not self.sums:
-            return None
-        return self.threshold or -(-2 * n_sites // 3)
+        return (self.threshold or usual_survivors(n_sites)) if self.sums else None
 
     @property
     def sums(self) -> bool:
         """Whether there are secure sums in it."""
-        return self.privacy is not None and self.view == "secure-sum"
+        return self.privacy is not None and self.privacy.secure_sum
 
     def make_method(self) -> Method:
         """The method with its options, 'key=value' with commas."""
         options = [part.strip() for part in self.options.split(",") if part.strip()]
-        made: Method = make(METHODS, self.method, options, "method")
+        made: Method = make(registry.classes(), self.method, options, "method")
         return under_budget(made, self.privacy)
-
-    @property
-    def known_as(self) -> str:
-        """The name of what runs, by which sites know it."""
-        made = self.make_method()
-        return next(name for name, kind in METHODS.items() if isinstance(made, kind))

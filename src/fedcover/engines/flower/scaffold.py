@@ -10,7 +10,6 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from pathlib import Path
 
-import fedcover
 from fedcover._io.writing import write
 from fedcover.errors import FedcoverError, FileError
 
@@ -65,7 +64,7 @@ def folder_texts(names: Sequence[str], folder: Path) -> dict[str, str]:
         "view": "secure-sum" if n >= 3 else "server",
         "threshold": str(max(3, math.ceil(2 * n / 3)) if n >= 3 else 0),
         "ca": json.dumps(str(folder / "keys/ca.crt"), ensure_ascii=False),
-        "version": fedcover.__version__,
+        "version": version("fedcover"),
         "flower": FLOWER,
         "ledgers": _lines(
             f"fedcover ledger set-budget ledgers/{name}.db --create --epsilon 8 --delta 1e-5"

@@ -26,7 +26,7 @@ from fedcover.engines.remote.transport import RetryPolicy
 from fedcover.errors import FedcoverError
 from fedcover.methods import registry
 from fedcover.methods.base import Method, Task
-from fedcover.methods.registry import entry_of
+from fedcover.methods.registry import Entry, entry_of
 from fedcover.site import Site
 
 
@@ -132,8 +132,12 @@ class _SiteOf:
 
     folder: Path
     keys: dict[str, bytes] | None
+    added: tuple[Entry, ...]
 
     def __call__(self, context: Any) -> Client:
+        for entry in self.added:  # a worker is a process of its own, with a list of its own
+            if entry.name not in registry.names(studies=True):
+                registry.register(entry)
         number = int(context.node_config["partition-id"])
         site: Site = pickle.loads((self.folder / f"{number}.site").read_bytes())
         return Client(
@@ -151,7 +155,7 @@ def _site_of(sites: list[Site], keys: dict[str, bytes] | None, folder: Path) -> 
     """
     for number, site in enumerate(sites):
         (folder / f"{number}.site").write_bytes(pickle.dumps(site))
-    return _SiteOf(folder, keys)
+    return _SiteOf(folder, keys, registry.added())
 
 
 def _participant(name: str, keys: dict[str, bytes]) -> Any:

@@ -38,7 +38,9 @@ class SiteConfig:
     roster: str | None = setting(
         "file with the public keys of all sites, one 'NAME KEY' a line", None
     )
-    methods: str = setting("methods it takes part in, with commas", ", ".join(usual_names()))
+    methods: str | None = setting(
+        "methods it takes part in, with commas; default " + ", ".join(usual_names()), None
+    )
     exact: bool = setting("true to answer without a privacy budget", False)
     least_sum: int = setting("fewest sites of a secure sum it takes part in", 3)
     score: str = setting("score function", "aps")
@@ -95,8 +97,9 @@ def read_site(config: SiteConfig) -> Site:
 
 def read_policy(config: SiteConfig) -> SitePolicy:
     """What it accepts."""
+    named = usual_names() if config.methods is None else config.methods.split(",")
     return SitePolicy(
-        methods=tuple(m.strip() for m in config.methods.split(",") if m.strip()),
+        methods=tuple(m.strip() for m in named if m.strip()),
         exact=config.exact,
         least_sum=config.least_sum,
     )

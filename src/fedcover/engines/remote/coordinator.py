@@ -26,6 +26,7 @@ from fedcover.engines.base import (
     drive,
     queries_of,
     sum_replies,
+    usual_survivors,
 )
 from fedcover.engines.remote.checkpoint import Checkpoint
 from fedcover.engines.remote.codes import CODES, refused_by
@@ -119,8 +120,7 @@ class Coordinator(Engine):
         ordered = [members[name] for name in sorted(members)]
         if privacy is None or not privacy.secure_sum or self.roster is None:
             return Federation.of(ordered)
-        n = len(ordered)
-        return Federation.of(ordered, self.min_survivors or -(-2 * n // 3))
+        return Federation.of(ordered, self.min_survivors or usual_survivors(len(ordered)))
 
     def run(self, method: Method, task: Task, sites: Sequence[Site] | None) -> Outcome:
         """Both halves of a method to the end; finished rounds are played back, not repeated."""

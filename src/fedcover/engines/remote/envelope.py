@@ -129,7 +129,7 @@ def _head(outer: Message) -> _Head:
         raise _strange("it has no head")
     try:
         head: _Head = made_of(_Head, from_json(array.tobytes(), MAX_HEADER))
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise _strange(f"its head cannot be read ({error})") from None
     if head.stage not in PHASES or not 0 <= head.number < 1 << 31:
         raise _strange("its head is not that of a letter")

@@ -10,6 +10,7 @@ Cuts are positions (`fedcover.position`), which near 1 say the distance to 1. Bi
 
 from __future__ import annotations
 
+from decimal import Context, Decimal
 from functools import lru_cache
 
 import numpy as np
@@ -41,6 +42,13 @@ PARTS = (
 """Bins at either end, of 1840 in all: how many are even in the logit between which ends."""
 
 
+EXACTLY = Context(prec=40)
+"""Digits enough to round e^x to the nearest float."""
+
+LAST_BITS = 8
+"""How far, in positions, version 0.1 may have put a cut from ours: its e^x was the processor's."""
+
+
 @lru_cache(maxsize=16)
 def standard_cuts(bins: int) -> tuple[int, ...]:
     """Inner cuts of so many bins, from low to high.
@@ -49,11 +57,28 @@ def standard_cuts(bins: int) -> tuple[int, ...]:
     """
     parts = [(round(n * bins / NOISY_BINS), high, low) for n, high, low in PARTS]
     logit = np.concatenate([np.linspace(h, low, n, endpoint=False) for n, h, low in parts])
-    end = np.exp(-logit) / (1 + np.exp(-logit))
-    near = 1 / (1 + np.exp(parts[-1][2]))
+    power = np.array([_exp(-x) for x in logit.tolist()])
+    end = power / (1 + power)
+    near = 1 / (1 + _exp(parts[-1][2]))
     raw = np.linspace(near, 1 - near, bins - 2 * len(end) - 1)
     cuts = np.concatenate([positions(end), positions(raw), positions(1 - end, end)])
     return tuple(np.unique(cuts).tolist())
+
+
+def _exp(x: float) -> float:
+    """e^x to the last bit: numpy's differs there from one processor to the next, and cuts that
+    differ make tables that cannot be added.
+    """
+    return float(EXACTLY.exp(Decimal(x)))
+
+
+def are_standard(cuts: tuple[int, ...]) -> bool:
+    """Whether these are the standard cuts, up to the last bits of a file from version 0.1."""
+    bins = len(cuts) + 1
+    if not FEWEST_BINS <= bins <= MOST_BINS:
+        return False
+    apart = np.subtract(cuts, standard_cuts(bins))
+    return bool((np.abs(apart) <= LAST_BITS).all())
 
 
 def checked_cuts(given: ArrayLike) -> tuple[int, ...]:

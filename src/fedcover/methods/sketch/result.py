@@ -16,7 +16,7 @@ from fedcover.errors import FedcoverError
 from fedcover.fit import Provenance, calibration_of
 from fedcover.methods.base import Fit, checked_certify
 from fedcover.methods.sketch.certify import with_certificate
-from fedcover.methods.sketch.grid import FEWEST_BINS, standard_cuts
+from fedcover.methods.sketch.grid import are_standard
 from fedcover.methods.sketch.mix import mix_of
 from fedcover.methods.sketch.personalise import Personal, blend, disagreement
 from fedcover.methods.sketch.table import SketchTable
@@ -82,10 +82,9 @@ class SketchResult:
         from fedcover.methods.sketch.method import Sketch
 
         layout = self.table.layout
-        usual = standard_cuts(layout.bins) == layout.cuts if layout.bins >= FEWEST_BINS else False
         edges = (0.0, *scores_at(layout.cut_array).tolist(), 1.0)
         return Sketch(
-            bins=layout.bins if usual else edges,
+            bins=layout.bins if are_standard(layout.cuts) else edges,
             groups=layout.groups,
             most_per_site=self.most_per_site,
             confusion=self.table.confusion is not None,

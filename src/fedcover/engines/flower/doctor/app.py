@@ -17,6 +17,8 @@ from fedcover.engines.inprocess import InProcess
 from fedcover.engines.remote.codes import Refusal
 from fedcover.errors import BudgetError, FedcoverError, FileError
 from fedcover.methods.base import Target, Task
+from fedcover.methods.registry import entry_of
+from fedcover.methods.sketch.method import Sketch
 from fedcover.privacy import accounting
 from fedcover.privacy.events import Event
 from fedcover.privacy.ledger import Ledger
@@ -61,11 +63,11 @@ def charges_of(run: Run, site: Site, budget: Budget) -> list[Event]:
         score=site.score,
         seed=run.seed,
         sizes=(size,) * n if public else None,
-        min_survivors=run.fewest(n),
+        min_survivors=run.min_survivors(n),
     )
-    if run.method != "sketch":
+    if not isinstance(run.make_method(), Sketch):
         task = replace(task, targets=tuple(Target(name, (name,)) for name in names))
-    view = "secure-sum" if run.sums else "server"
+    view = run.view if run.sums else "server"
     privacy = Privacy(budget.epsilon or 1.0, budget.delta, budget.unit, budget.relation, view)
     method: Any = _Charging(run.make_method(), privacy, task.noise_sites if run.sums else 1)
     InProcess().run(method, task, made_up)
@@ -88,13 +90,13 @@ def examine(found: Findings, folder: Path, overrides: list[str], at_server: bool
     return run
 
 
-def examine_together(found: Findings, run: Run, patient: SiteUnderTest) -> None:
+def examine_together(found: Findings, run: Run, tested: SiteUnderTest) -> None:
     """Looks at whether a site would take part in a run."""
-    rules, site, ledger = patient.rules, patient.site, patient.ledger
-    if rules is not None:
-        found.look("the run at this site", lambda: _accepted(run, patient))
+    policy, site, ledger = tested.policy, tested.site, tested.ledger
+    if policy is not None:
+        found.look("the run at this site", lambda: _accepted(run, tested))
     if ledger is not None and site is not None and run.privacy is not None:
-        found.look("budget for the run", lambda: _affordable(run, patient.name, site, ledger))
+        found.look("budget for the run", lambda: _affordable(run, tested.name, site, ledger))
 
 
 def _config(folder: Path, overrides: list[str]) -> tuple[dict[str, Any], str]:
@@ -139,7 +141,7 @@ def _sum(run: Run, at_server: bool) -> tuple[bool, str]:
             fix="Set it in pyproject.toml, or choose view='server', which needs more noise",
         )
     names = tuple(f"site {i}" for i in range(run.sites))
-    terms = SumSpec(run.run, names, {"table": (1,)}, threshold=run.fewest(run.sites))
+    terms = SumSpec(run.run, names, {"table": (1,)}, threshold=run.min_survivors(run.sites))
     says = f"{terms.threshold} of {run.sites} sites must stay to the end"
     if at_server:
         readable(Path(run.roster))
@@ -154,21 +156,21 @@ def _sum(run: Run, at_server: bool) -> tuple[bool, str]:
     return True, says
 
 
-def _accepted(run: Run, patient: SiteUnderTest) -> tuple[bool, str]:
-    assert patient.rules is not None
-    patient.rules.check_method(run.method)
-    patient.rules.check_privacy(run.privacy, patient.ledger is not None)
-    fewest = run.fewest(run.sites)
-    if fewest is not None:
-        patient.rules.check_sum(fewest)
-        if not patient.sums:
+def _accepted(run: Run, tested: SiteUnderTest) -> tuple[bool, str]:
+    assert tested.policy is not None
+    tested.policy.check_method(entry_of(run.make_method()).name)
+    tested.policy.check_privacy(run.privacy, tested.ledger is not None)
+    survivors = run.min_survivors(run.sites)
+    if survivors is not None:
+        tested.policy.check_sum(survivors)
+        if not tested.sums:
             raise Refusal(
                 "agreement",
                 "a secure sum, at a site without a good key and roster",
                 allowed="secure sums at sites with both",
                 fix="Add `key` and `roster` to the node's configuration",
             )
-    return True, "the site's rules allow it"
+    return True, "the site's policy allows it"
 
 
 def _affordable(run: Run, name: str, site: Site, ledger: Ledger) -> tuple[bool, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 from pathlib import Path
 
-import fedcover
 from fedcover.engines.flower.doctor import certificates
 from fedcover.engines.flower.doctor import site as sites
 from fedcover.engines.flower.doctor.findings import Findings
@@ -15,7 +14,7 @@ from fedcover.engines.flower.scaffold import FLOWER, installed
 def examine_packages(found: Findings) -> None:
     """Looks at Python, fedcover, Flower and what secure sums need."""
     found.good("Python", platform.python_version())
-    found.good("fedcover", f"{fedcover.__version__}; must be the same everywhere")
+    found.good("fedcover", f"{installed('fedcover')}; must be the same everywhere")
     flower = installed("flwr")
     if flower == FLOWER:
         found.good("Flower", f"{flower}, the version this fedcover was tested with")
@@ -44,16 +43,16 @@ def examine(
     if installed("flwr") is None or installed("cryptography") is None:
         return found  # the rest needs them
     certificates.examine(found, certificate, certificate_key, ca, address)
-    patient = None
+    tested = None
     if node_config is not None:
         config = found.look(
             "--node-config", lambda: (sites.read_config(node_config), "can be read")
         )
-        patient = None if config is None else sites.examine(found, config)
+        tested = None if config is None else sites.examine(found, config)
     if app is not None:
         from fedcover.engines.flower.doctor import app as apps
 
         run = apps.examine(found, app, run_config, at_server=node_config is None)
-        if run is not None and patient is not None:
-            apps.examine_together(found, run, patient)
+        if run is not None and tested is not None:
+            apps.examine_together(found, run, tested)
     return found

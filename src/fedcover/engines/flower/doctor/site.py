@@ -28,7 +28,7 @@ class SiteUnderTest:
 
     name: str
     site: Site | None
-    rules: SitePolicy | None
+    policy: SitePolicy | None
     ledger: Ledger | None
     sums: bool
 
@@ -59,7 +59,7 @@ def examine(found: Findings, config: Mapping[str, Any]) -> SiteUnderTest | None:
     if own is None:
         return None
     found.good("name", own.site_name)
-    rules = found.look("rules", lambda: _rules(own))
+    policy = found.look("policy", lambda: _policy(own))
     site = found.look("data", lambda: _data(own))
     found.look("state", lambda: _state(Path(own.state)))
     if (out := own.out) is not None:
@@ -68,19 +68,19 @@ def examine(found: Findings, config: Mapping[str, Any]) -> SiteUnderTest | None:
     if (path := own.ledger) is not None:
         ledger = found.look("ledger", lambda: _ledger(Path(path)))
     else:
-        _no_ledger(found, rules)
+        _no_ledger(found, policy)
     sums = own.key is not None or own.roster is not None
     if sums:
         good = found.look("key and roster", lambda: _identity(own))
         sums = good is not None
-    return SiteUnderTest(own.site_name, site, rules, ledger, sums)
+    return SiteUnderTest(own.site_name, site, policy, ledger, sums)
 
 
-def _rules(config: SiteConfig) -> tuple[SitePolicy, str]:
-    rules = read_policy(config)
-    exact = "exact answers allowed" if rules.exact else "no answer without a budget"
-    least = f"secure sums of at least {rules.least_sum} sites"
-    return rules, f"{', '.join(rules.methods)}; {exact}; {least}"
+def _policy(config: SiteConfig) -> tuple[SitePolicy, str]:
+    policy = read_policy(config)
+    exact = "exact answers allowed" if policy.exact else "no answer without a budget"
+    least = f"secure sums of at least {policy.least_sum} sites"
+    return policy, f"{', '.join(policy.methods)}; {exact}; {least}"
 
 
 def _data(config: SiteConfig) -> tuple[Site, str]:
@@ -131,8 +131,8 @@ def _ledger(path: Path) -> tuple[Ledger, str]:
     return ledger, f"ε = {state.spent:.4g} of {state.budget.epsilon:g} spent"
 
 
-def _no_ledger(found: Findings, rules: SitePolicy | None) -> None:
-    if rules is not None and rules.exact:
+def _no_ledger(found: Findings, policy: SitePolicy | None) -> None:
+    if policy is not None and policy.exact:
         found.good("ledger", "none, and exact answers are allowed")
         return
     found.bad(

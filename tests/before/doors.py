@@ -1,0 +1,162 @@
+"""All names without a public path that the fixtures need, in one place.
+
+Where modules move, this file follows; what was written and what was computed stay as they are.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import asdict
+
+import numpy as np
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+
+import fedcover as fc
+from fedcover import wire
+from fedcover.engines.flower.run_config import Run
+from fedcover.engines.flower.site_config import client_from_config
+from fedcover.engines.remote.envelope import Envelope
+from fedcover.engines.remote.result_message import sketch_message
+from fedcover.methods.registry import entry_of
+from fedcover.privacy.randomness import SeededBytes
+from fedcover.wire import Message
+from tests.remote.federation import (
+    BUDGET,
+    OPEN,
+    SKETCH,
+    Net,
+    Server,
+    identity,
+    kind,
+    made,
+    silent,
+)
+
+__all__ = [
+    "BUDGET",
+    "OPEN",
+    "SKETCH",
+    "Message",
+    "Net",
+    "Server",
+    "calibrate",
+    "collect",
+    "decoded",
+    "encoded",
+    "finish_letter",
+    "key_files",
+    "kind",
+    "letter",
+    "letter_of",
+    "made",
+    "node_of",
+    "of_version",
+    "policy_of",
+    "rewritten",
+    "run_of",
+    "silent",
+    "table_of",
+]
+
+
+def calibrate(noise, sites, *given, **options):
+    """`fc.calibrate`, with the privacy noise of a seed."""
+    engine = fc.engines.InProcess(source=SeededBytes(noise, 0))
+    return fc.calibrate(sites, *given, engine=engine, **options)
+
+
+def collect(noise, sites, *given, **options):
+    """`fc.collect`, with the privacy noise of a seed."""
+    engine = fc.engines.InProcess(source=SeededBytes(noise, 0))
+    return fc.collect(sites, *given, engine=engine, **options)
+
+
+def encoded(message):
+    """The bytes of a message."""
+    return wire.encode(message)
+
+
+def decoded(data):
+    """The message in some bytes."""
+    return wire.decode(data)
+
+
+def letter(data):
+    """What stands in a letter: (stage, run, round, facts, message or None)."""
+    one = Envelope.of_bytes(data)
+    return one.phase, one.run, one.number, dict(one.header), one.payload
+
+
+def letter_of(stage, run, number, message=None):
+    """The bytes of a letter."""
+    return Envelope(stage, run, number, {}, message).to_bytes()
+
+
+def rewritten(data):
+    """A letter, read and written again."""
+    return Envelope.of_bytes(data).to_bytes()
+
+
+def finish_letter(run, sketch, alphas):
+    """What a site gets at the end of a run."""
+    facts = {"alphas": list(alphas), "certify": None}
+    return Envelope("finish", run, 1, facts, sketch_message(sketch)).to_bytes()
+
+
+def of_version(data, version):
+    """The same letter as another version would write it."""
+    outer = decoded(data)
+    return encoded(Message(outer.kind, outer.arrays, {**outer.numbers, "version": version}))
+
+
+def node_of(text, folder):
+    """The site of a node's configuration, whose files are in a folder."""
+    return client_from_config(tomllib.loads(text.replace("FOLDER", str(folder))))
+
+
+def policy_of(node):
+    """What a site accepts."""
+    rules = node.policy
+    return {
+        "methods": list(rules.methods),
+        "exact": rules.exact,
+        "least-sum": rules.least_sum,
+        "most-epsilon": rules.most_epsilon,
+    }
+
+
+def run_of(text):
+    """What a run configuration asks for."""
+    run = Run.of(tomllib.loads(text))
+    return {
+        "method": repr(run.make_method()),
+        "known_as": entry_of(run.make_method()).name,
+        "alphas": list(run.alphas),
+        "privacy": None if run.privacy is None else asdict(run.privacy),
+        "sites": run.sites,
+        "fewest": [run.min_survivors(n) for n in (3, 4, 6)],
+        "folder": run.folder.as_posix(),
+        "seconds": run.seconds,
+        "resends": run.resends,
+        "seed": run.seed,
+        "certify": run.certify,
+    }
+
+
+def key_files(folder, name, roster):
+    """The key of a site and the roster, as `ssh-keygen` writes them."""
+    private = identity(name).private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    (folder / f"{name}.key").write_bytes(private)
+    form = (Encoding.OpenSSH, PublicFormat.OpenSSH)
+    public = {one: identity(one).public_key().public_bytes(*form).decode() for one in roster}
+    (folder / "roster").write_text("".join(f"{one} {key}\n" for one, key in public.items()))
+
+
+def table_of(published):
+    """The arrays of a table that a run published."""
+    return {"table": np.asarray(published.table), "labels": np.asarray(published.labels)}
