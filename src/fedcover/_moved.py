@@ -27,6 +27,7 @@ MOVED = {
     "demo": "experiments.demo.command",
     "demo.data": "experiments.demo.data",
     "demo.experiment": "experiments.demo.results",
+    "demo.glossary": "experiments.demo.text",
     "demo.files": "experiments.demo.command",
     "demo.leaves": "experiments.demo.disclosure",
     "demo.page": "experiments.demo.command",
@@ -126,7 +127,7 @@ MOVED = {
 PACKAGES = {"demo", "engines.network", "protocols", "sketch"}
 """Packages of version 0.1 whose modules have all moved."""
 
-RENAMED = {
+RENAMED: dict[str, dict[str, str]] = {
     "demo.experiment": {"Results": "DemoResults"},
     "demo.files": {"write": "write_files"},
     "demo.page": {"write": "write_page"},
@@ -151,7 +152,19 @@ RENAMED = {
     "engines.network.summing": {"Summing": "SecureSumSession"},
     "engines.sums": {"added_up": "sum_replies"},
     "experiments.room": {"Crew": "Executor", "bar": "progress_bars"},
-    "protocols.base": {"AtServer": "ServerMethod"},
+    "protocols.base": {
+        "AtServer": "ServerMethod",
+        "SecureSum": "SumRound",
+        "Counts": "methods.replies:Counts",
+        "counts_reply": "methods.replies:counts_reply",
+        "read_array": "methods.replies:read_array",
+        "read_counts": "methods.replies:read_counts",
+        "read_positions": "methods.replies:read_positions",
+        "reply_of": "methods.replies:reply_of",
+        "target_counts": "methods.replies:target_counts",
+        "target_ratios": "methods.replies:target_ratios",
+        "weighted_fit": "methods.replies:weighted_fit",
+    },
     "securesum.cards": {
         "Card": "KeyAdvertisement",
         "card_text": "advertisement_text",
@@ -169,7 +182,8 @@ RENAMED = {
     "securesum.unmasking": {"unmasked": "unmask"},
     "sketch.promises": {"composed": "compose_sequential", "either": "compose_parallel"},
 }
-"""Names that have changed in a module that has moved, old to new."""
+"""Names that have changed in a module that has moved, old to new; "module:name" where they went
+elsewhere."""
 
 _ROOT = "fedcover."
 
@@ -182,8 +196,8 @@ class _Old(ModuleType):
         # A submodule is imported, and only then an attribute.
         if old not in MOVED or f"{old}.{name}" in MOVED or name.startswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        new, names = import_module(_ROOT + MOVED[old]), RENAMED.get(old, {})
-        value = getattr(new, names.get(name, name))
+        module, _, new = RENAMED.get(old, {}).get(name, name).rpartition(":")
+        value = getattr(import_module(_ROOT + (module or MOVED[old])), new)
         if old in PACKAGES:
             _warn(old)
         setattr(self, name, value)
