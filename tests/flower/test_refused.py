@@ -17,10 +17,9 @@ exact = true
 OTHER_VERSION = """
 from flwr.serverapp import ServerApp
 
-from fedcover.engines.flower.transport import GridTransport
-from fedcover.engines.flower.apps import client_app
+from fedcover.engines.flower.apps import client_app, conduct
 from fedcover.engines.flower.run_config import Run
-from fedcover.engines.flower.apps import conduct
+from fedcover.engines.flower.transport import GridTransport
 from fedcover.engines.remote import envelope
 
 client = client_app()
