@@ -42,7 +42,7 @@ def collect(folder: Path) -> Job:
 
 
 def secure_collect(folder: Path) -> Job:
-    """A private sketch as a secure sum of four sites that keep ledgers, all letters as bytes."""
+    """A private sketch as a secure sum of four sites that keep ledgers, all envelopes as bytes."""
     from tests.remote.federation import BUDGET, Net, Server
 
     return Server(Net(folder, budget=BUDGET)).go

@@ -43,8 +43,8 @@ def t_rounds(net, **more):
 def killed_at(number, half=False):
     """The server is killed in a round, before anybody was asked or when half of them were."""
 
-    def fault(name, letter, answer):
-        if letter.phase == "ask" and letter.number == number and (name == "s2" or not half):
+    def fault(name, envelope, answer):
+        if envelope.phase == "ask" and envelope.number == number and (name == "s2" or not half):
             raise Killed
         return answer()
 

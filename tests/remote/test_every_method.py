@@ -80,10 +80,10 @@ def test_sites_elsewhere_have_what_they_have_in_process(tmp_path, entry, more):
 def test_a_site_that_is_alone_sends_nothing_of_its_data(tmp_path):
     net = Net(tmp_path, policy=SitePolicy(("local",), exact=True))
     run(registry.named("local"), net)
-    assert {letter.phase for _, letter, _ in net.heard} == {"hello", "finish"}
-    for _, letter, reply in net.heard:
+    assert {envelope.phase for _, envelope, _ in net.heard} == {"hello", "finish"}
+    for _, envelope, reply in net.heard:
         assert fc.engines.remote.envelope.Envelope.of_bytes(reply).payload is None
-        assert letter.payload is None or not letter.payload.arrays
+        assert envelope.payload is None or not envelope.payload.arrays
 
 
 @pytest.mark.parametrize("entry", [e for e in ENTRIES if e.only_in_studies], ids=lambda e: e.name)
@@ -108,7 +108,7 @@ def test_what_is_not_usual_runs_only_where_a_policy_names_it(tmp_path, entry):
     net = Net(tmp_path, policy=SitePolicy(exact=True))
     with pytest.raises(fc.FedcoverError, match=r"\(code 'method'\)"):
         run(entry, net)
-    assert {letter.phase for _, letter, _ in net.heard} == {"hello"}
+    assert {envelope.phase for _, envelope, _ in net.heard} == {"hello"}
 
 
 def test_no_method_that_sends_raw_scores_is_usual():

@@ -30,7 +30,7 @@ ENOUGH = (200, 210, 220, 230)  # records that a budget of ε = 2 does not drown
 
 
 def equal(one, two, but=frozenset({"cost"})):
-    """Whether two results are the same to the bit, but for what letters add to the bytes."""
+    """Whether two results are the same to the bit, but for what envelopes add to the bytes."""
     for f in fields(one):
         if f.name not in but:
             here, there = getattr(one, f.name), getattr(two, f.name)
@@ -114,7 +114,7 @@ def test_a_repeated_run_asks_no_site_again(tmp_path):
     first = fc.calibrate(None, ALPHAS, engine=coordinator(net, checkpoint=kept))
     net.heard.clear()
     again = fc.calibrate(None, ALPHAS, engine=coordinator(net, checkpoint=kept))  # and no seed
-    assert {letter.phase for _, letter, _ in net.heard} == {"hello", "finish"}
+    assert {envelope.phase for _, envelope, _ in net.heard} == {"hello", "finish"}
     for name in NAMES:
         equal(again[name], first[name], set())
 

@@ -114,7 +114,7 @@ def test_a_site_that_does_not_know_the_method_refuses_it(outside, tmp_path):
     net = Net(tmp_path, policy=SitePolicy(exact=True))
     entry = outside.COARSE
 
-    def elsewhere(name, letter, answer):
+    def elsewhere(name, envelope, answer):
         fc.methods.unregister(entry.name)
         net.policy = SitePolicy(exact=True)
         try:

@@ -42,7 +42,7 @@ class FlowerSimulation(Engine):
     seconds
         To wait for the replies of one stage.
     resends
-        How often a letter is sent again to those that did not answer.
+        How often an envelope is sent again to those that did not answer.
     cpus_per_site
         Of the machine's cores, for each virtual client at work.
     """
@@ -128,7 +128,7 @@ class FlowerSimulation(Engine):
 
 @dataclass(frozen=True)
 class _SiteOf:
-    """Makes the node of a virtual client. Ray gets it with every letter, so it holds no site."""
+    """Makes the node of a virtual client. Ray gets it with every envelope, so it holds no site."""
 
     folder: Path
     keys: dict[str, bytes] | None

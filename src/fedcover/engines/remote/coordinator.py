@@ -170,23 +170,30 @@ class Coordinator(Engine):
         """Sends every site what was published; who has it stands in `informed` afterwards."""
         self.publication = publication
         messages = result_message(publication)
-        if self.missing.keys() & set(messages):  # who was lost may be back, and is asked once
-            self.retry = replace(self.retry, resends=0)
-        levels = checks.alphas(self.alpha)
-        self.inform(messages, result_header(publication, levels, self.certify))
+        # Who was lost may be back, and is asked once: all resends would be waited for in vain.
+        lost = self.missing.keys() & set(messages)
+        retry = replace(self.retry, resends=0) if lost else self.retry
+        header = result_header(publication, checks.alphas(self.alpha), self.certify)
+        self.inform(messages, header, retry)
 
-    def inform(self, messages: Mapping[str, Message], header: Mapping[str, Any]) -> list[str]:
+    def inform(
+        self,
+        messages: Mapping[str, Message],
+        header: Mapping[str, Any],
+        retry: RetryPolicy | None = None,
+    ) -> list[str]:
         """Sends the last messages of a run; the names of the sites that took them."""
+        retry = retry or self.retry
         envelopes = {
             name: Envelope("finish", self.run_name, self.traffic.rounds, header, message)
             for name, message in messages.items()
         }
-        replies, refused = self._exchange(envelopes)
+        replies, refused = self._exchange(envelopes, retry)
         for name in envelopes:
             if name in refused:
                 self.missing[name] = CODES[refused[name]][0]
             elif name not in replies:
-                self.missing[name] = f"did not take the result {self.retry.description}"
+                self.missing[name] = f"did not take the result {retry.description}"
         self.informed = sorted(replies)
         return self.informed
 
@@ -325,7 +332,7 @@ class Coordinator(Engine):
     ) -> tuple[dict[str, Message], dict[str, str]]:
         """Replies to queries by site, and the codes of those that refused; bytes are counted."""
         envelopes = {n: Envelope(phase, self.run_name, number, {}, q) for n, q in queries.items()}
-        replies, refused = self._exchange(envelopes)
+        replies, refused = self._exchange(envelopes, self.retry)
         out = {}
         for name, reply in replies.items():
             assert reply.payload is not None  # or it would not count as a reply
@@ -335,12 +342,12 @@ class Coordinator(Engine):
         return out, refused
 
     def _exchange(
-        self, envelopes: Mapping[str, Envelope]
+        self, envelopes: Mapping[str, Envelope], retry: RetryPolicy
     ) -> tuple[dict[str, Envelope], dict[str, str]]:
         """Good replies by site, and codes of refusals; a site without a node is silent."""
         by_node = {node: name for name, node in self.nodes.items() if name in envelopes}
         asked = {node: envelopes[name] for node, name in by_node.items()}
-        replies, refused = request_all(self.transport, asked, self.retry)
+        replies, refused = request_all(self.transport, asked, retry)
         found = {by_node[node]: reply for node, reply in replies.items()}
         return {n: found[n] for n in envelopes if n in found}, {
             by_node[node]: code for node, code in refused.items()

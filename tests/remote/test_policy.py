@@ -36,7 +36,7 @@ def net(tmp_path):
 
 
 def tell(net, phase, run="r", number=0, header=None, payload=None):
-    """The reply of s0 to a letter of somebody."""
+    """The reply of s0 to an envelope of somebody."""
     return Envelope.of_bytes(
         net.node(0).handle(Envelope(phase, run, number, header or {}, payload).to_bytes())
     )

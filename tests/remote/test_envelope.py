@@ -1,4 +1,4 @@
-"""Letters as bytes: what is one, what is none, and what two versions say to each other."""
+"""Envelopes as bytes: what is one, what is none, and what two versions say to each other."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import pytest
 
 import fedcover as fc
 from fedcover import wire
-from fedcover.engines.remote import envelope
 from fedcover.engines.remote.codes import CODES, Refusal
-from fedcover.engines.remote.envelope import Envelope
+from fedcover.engines.remote.envelope import Envelope, digest
 from fedcover.securesum import spec
 from fedcover.wire import Message
 from tests.remote.federation import BUDGET, OPEN, Net, Server, with_facts
@@ -21,7 +20,7 @@ GOOD = {"stage": "ask", "run": "r", "number": 3, "facts": {}}
 
 
 def as_bytes(head, body=None, version=1, **more):
-    """A letter with any head."""
+    """An envelope with any head."""
     text = head if isinstance(head, bytes) else json.dumps(head).encode()
     arrays = {"head": np.frombuffer(text, np.uint8), **more}
     if body is not None:
@@ -68,7 +67,7 @@ HEADS = {
 
 @pytest.mark.parametrize("head", HEADS)
 def test_heads_that_are_none(head):
-    with pytest.raises(fc.FedcoverError, match=r"no letter of fedcover|the run is called"):
+    with pytest.raises(fc.FedcoverError, match=r"no envelope of fedcover|the run is called"):
         Envelope.of_bytes(as_bytes(HEADS[head]))
 
 
@@ -111,14 +110,14 @@ def test_letters_of_another_version_say_what_to_do(change):
 @pytest.mark.parametrize("change", VERSIONS)
 @pytest.mark.parametrize("who", ["the site is newer", "the server is newer"])
 def test_two_versions_tell_the_people_at_both_ends(tmp_path, change, who):
-    """The site that cannot read a letter says so in its log; its reply cannot be read either."""
+    """The site that cannot read an envelope says so in its log; its reply cannot be read either."""
     net = Net(tmp_path, policy=OPEN)
-    net.fault = lambda name, letter, answer: (
+    net.fault = lambda name, envelope, answer: (
         VERSIONS[change](answer())
         if who == "the site is newer"
-        else VERSIONS[change](answer(VERSIONS[change](letter.to_bytes())))
+        else VERSIONS[change](answer(VERSIONS[change](envelope.to_bytes())))
     )
-    if who == "the server is newer":  # our own conductor reads newer letters as the site does
+    if who == "the server is newer":  # our own conductor reads newer envelopes as the site does
         node = net.node(0)
         reply = node.handle(VERSIONS[change](Envelope("hello", "r").to_bytes()))
         assert Envelope.of_bytes(reply).header["code"] == "version"
@@ -137,13 +136,13 @@ def test_two_versions_tell_the_people_at_both_ends(tmp_path, change, who):
 def test_two_versions_of_the_secure_sum_tell_both_ends_and_charge_nobody(tmp_path):
     net = Net(tmp_path, budget=BUDGET)
 
-    def newer(name, letter, answer):
-        if letter.phase != "sum":
+    def newer(name, envelope, answer):
+        if envelope.phase != "sum":
             return answer()
-        asked = letter.payload
+        asked = envelope.payload
         other = Message(asked.kind, asked.arrays, {**asked.numbers, "version": spec.VERSION + 1})
-        reply = answer(replace(letter, payload=other).to_bytes())
-        return with_facts(reply, of=envelope.digest(letter.to_bytes()))
+        reply = answer(replace(envelope, payload=other).to_bytes())
+        return with_facts(reply, of=digest(envelope.to_bytes()))
 
     net.fault, before = newer, net.heads()
     with pytest.raises(fc.FedcoverError, match=r"another version of fedcover \(code 'version'\)"):
@@ -155,8 +154,8 @@ def test_two_versions_of_the_secure_sum_tell_both_ends_and_charge_nobody(tmp_pat
 def test_a_code_that_is_none_counts_as_a_failure_and_is_not_shown(tmp_path):
     net = Net(tmp_path, policy=OPEN)
     for code in ("x" * 10**5, "\x1b[2J", None, ["budget"], 7):
-        net.fault = lambda name, letter, answer, code=code: Envelope(
-            "refused", letter.run, 0, {"code": code, "of": envelope.digest(letter.to_bytes())}
+        net.fault = lambda name, envelope, answer, code=code: Envelope(
+            "refused", envelope.run, 0, {"code": code, "of": digest(envelope.to_bytes())}
         ).to_bytes()
         with pytest.raises(fc.FedcoverError) as found:
             Server(net, privacy=None).go()

@@ -18,8 +18,8 @@ def exact(net, **more):
 
 
 def test_a_declared_number_of_records_that_is_not_so_is_noticed(net):
-    net.fault = lambda name, letter, answer: (
-        with_facts(answer(), records=10) if (name, letter.phase) == ("s1", "hello") else answer()
+    net.fault = lambda name, envelope, answer: (
+        with_facts(answer(), records=10) if (name, envelope.phase) == ("s1", "hello") else answer()
     )
     with pytest.raises(fc.FedcoverError, match=r"'s1' answered 'table'.* 10 records"):
         exact(net).go()
@@ -38,7 +38,7 @@ ODD = {
 
 @pytest.mark.parametrize(("key", "value"), [(k, v) for k, values in ODD.items() for v in values])
 def test_a_site_that_says_odd_things_of_itself_is_left_out(net, key, value):
-    net.fault = lambda name, letter, answer: (
+    net.fault = lambda name, envelope, answer: (
         with_facts(answer(), **{key: value}) if name == "s1" else answer()
     )
     server = exact(net, quorum=3)

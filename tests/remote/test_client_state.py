@@ -54,7 +54,7 @@ def test_files_and_their_names_reach_the_disk(tmp_path, monkeypatch):
 
 
 def letters_of_a_sum(net):
-    """The letters that s0 gets in a secure sum, in order."""
+    """The envelopes that s0 gets in a secure sum, in order."""
     Server(net).go()
     return [one.to_bytes() for name, one, _ in net.heard if name == "s0" and one.phase == "sum"]
 
@@ -66,8 +66,8 @@ def test_nothing_leaves_before_the_state_is_on_the_disk(tmp_path, monkeypatch, s
     net = Net(tmp_path)
     failed, calls = [], []
 
-    def fault(name, letter, answer):
-        if (name, kind(letter)) != ("s0", stage) or failed:
+    def fault(name, envelope, answer):
+        if (name, kind(envelope)) != ("s0", stage) or failed:
             return answer()
         failed.append(None)
         with monkeypatch.context() as disk:
@@ -107,12 +107,12 @@ def test_the_guard_is_there_before_the_charge_and_the_charge_before_the_numbers(
 
     monkeypatch.setattr(fc.privacy.Ledger, "answer", charged)
 
-    def fault(name, letter, answer):
+    def fault(name, envelope, answer):
         order.clear()
         reply = answer()
-        if kind(letter) == "masked":
+        if kind(envelope) == "masked":
             assert order == ["keep_summed", "charge", "keep_sum_state"]
-        if kind(letter) == "agree":
+        if kind(envelope) == "agree":
             assert order == ["keep_summed", "keep_sum_state"]
         return reply
 
@@ -131,8 +131,8 @@ def test_a_resent_letter_waits_for_the_first(net, monkeypatch):
         assert free.wait(10)
         return real(self, query, site)
 
-    def fault(name, letter, answer):
-        if (name, kind(letter)) != ("s0", "masked"):
+    def fault(name, envelope, answer):
+        if (name, kind(envelope)) != ("s0", "masked"):
             return answer()
         monkeypatch.setattr(fc.methods.Sketch, "answer", slow)
         threads = [threading.Thread(target=lambda: captured.append(answer())) for _ in range(3)]
@@ -168,8 +168,8 @@ def test_a_folder_serves_one_site(net, monkeypatch):
 def test_damaged_memory_answers_nothing(tmp_path, name, damage):
     net = Net(tmp_path)
 
-    def fault(one, letter, answer):
-        if (one, kind(letter)) == ("s0", "agree"):
+    def fault(one, envelope, answer):
+        if (one, kind(envelope)) == ("s0", "agree"):
             (path,) = (tmp_path / "s0").glob(name)
             path.write_bytes(damage)
         return answer()
@@ -206,7 +206,7 @@ def test_a_server_cannot_write_lines_of_its_own_into_the_log(net):
     net.node(0).handle(Envelope("hello", "r", 0, facts).to_bytes())
     assert len(net.log("s0").splitlines()) == 1
 
-    def answer(letter):
+    def answer(envelope):
         raise fc.FedcoverError("one\ntwo\rthree", allowed="four", fix="Five")
 
     guarded(Envelope("ask", "r").to_bytes(), net.node(0).state, answer)
