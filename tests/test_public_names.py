@@ -36,10 +36,11 @@ def test_no_function_or_class_is_public_by_accident():
 @pytest.mark.parametrize(
     ("module", "names"),
     [
-        ("methods", {"DPFedCP", "EstimatedWeights", "ExponentialMechanism", "Local",
+        ("methods", {"DPFedCP", "Entry", "EstimatedWeights", "ExponentialMechanism", "Local",
                      "OracleWeights", "Pooled", "QuantileAverage", "QuantileOfQuantiles", "Sketch",
-                     "TDigest"}),
-        ("engines", {"FlowerSimulation", "InProcess"}),
+                     "TDigest", "register", "unregister"}),
+        ("engines", {"Checkpoint", "Coordinator", "Engine", "FlowerSimulation", "InProcess",
+                     "RetryPolicy"}),
         ("labelshift", {"MixEstimate", "calibration_mixture", "confusion", "effective_size",
                         "exact_weights", "from_unlabelled", "group_sites", "guess_mix",
                         "likelihood_ratio", "oracle_ratio", "subsample_sizes"}),

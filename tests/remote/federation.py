@@ -160,9 +160,11 @@ class Server:
             run_name=self.run,
             retry=RetryPolicy(0.01, self.resends, self.quorum or len(self.net.sites)),
             checkpoint=None if self.checkpoint is None else Checkpoint(self.checkpoint),
-            roster=self.net.roster if sums and self.secure else None,
+            roster=self.net.roster if sums else None,
         )
         found = self.coordinator.meet(None, self.method, self.privacy)
+        if not self.secure:
+            self.coordinator.roster = None
         sketch = isinstance(self.method, fc.methods.Sketch)
         self.task = Task.of(
             replace(found, min_survivors=self.min_survivors if sums else None),
@@ -172,6 +174,17 @@ class Server:
             seed=self.seed,
         )
         return self.coordinator.run(self.method, self.task, None).published
+
+
+def coordinator(net, *, run="november", secure=True, resends=1, **more):
+    """The engine of these sites, as somebody makes it in Python."""
+    return fc.engines.Coordinator(
+        transport=net,
+        run_name=run,
+        retry=RetryPolicy(0.01, resends, len(net.sites)),
+        roster=net.roster if secure else None,
+        **more,
+    )
 
 
 def silent(*names, stage=None, handled=False):

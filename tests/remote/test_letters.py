@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,8 +13,9 @@ from fedcover import wire
 from fedcover.engines.remote import envelope
 from fedcover.engines.remote.codes import CODES, Refusal
 from fedcover.engines.remote.envelope import Envelope
+from fedcover.securesum import spec
 from fedcover.wire import Message
-from tests.remote.federation import OPEN, Net, Server
+from tests.remote.federation import BUDGET, OPEN, Net, Server, with_facts
 
 GOOD = {"stage": "ask", "run": "r", "number": 3, "facts": {}}
 
@@ -130,6 +132,24 @@ def test_two_versions_tell_the_people_at_both_ends(tmp_path, change, who):
         "site 'node 0' runs another version of fedcover (code 'version'). Allowed: an answer of "
         "every site. Install the same version at the server and at every site."
     )
+
+
+def test_two_versions_of_the_secure_sum_tell_both_ends_and_charge_nobody(tmp_path):
+    net = Net(tmp_path, budget=BUDGET)
+
+    def newer(name, letter, answer):
+        if letter.phase != "sum":
+            return answer()
+        asked = letter.payload
+        other = Message(asked.kind, asked.arrays, {**asked.numbers, "version": spec.VERSION + 1})
+        reply = answer(replace(letter, payload=other).to_bytes())
+        return with_facts(reply, of=envelope.digest(letter.to_bytes()))
+
+    net.fault, before = newer, net.heads()
+    with pytest.raises(fc.FedcoverError, match=r"another version of fedcover \(code 'version'\)"):
+        Server(net).go()
+    assert "a secure sum of another version" in net.log("s0")
+    assert net.heads() == before
 
 
 def test_a_code_that_is_none_counts_as_a_failure_and_is_not_shown(tmp_path):

@@ -138,6 +138,45 @@ def test_results_that_cannot_be_are_not_written(finished, key, value):
     assert not path.exists()
 
 
+def words(text):
+    return np.frombuffer(text.encode(), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("words", words("{")),
+        ("words", words("[]")),
+        ("words", words('{"error": 1, "alarms": []}')),
+        ("words", words('{"error": ""}')),
+        ("words", words('{"error": "", "alarms": ["\\u001b[2J"]}')),
+        ("words", words('{"error": "' + "x" * (1 << 16) + '", "alarms": []}')),
+        ("words", np.array([255, 254], np.uint8)),
+        ("coverage_error", np.ones(3)),
+        ("coverage_error", np.full(2, np.nan)),
+        ("coverage_error", np.ones(2, np.int64)),
+    ],
+)
+def test_what_a_method_says_of_a_fit_is_checked(finished, key, value):
+    server, fits = finished
+    assert (
+        server.coordinator.inform({"s0": changed(fit_message(fits["s0"]), key, value)}, facts())
+        == []
+    )
+    assert not (server.net.folder / "s0.json").exists()
+
+
+def test_what_a_method_says_of_a_fit_reaches_the_site(finished):
+    server, fits = finished
+    said = {"error": "off by ≤ 2 %", "alarms": ("few records",), "coverage_error": np.ones(2) / 50}
+    message = fit_message(replace(fits["s0"], **said))
+    assert server.coordinator.inform({"s0": message}, facts()) == ["s0"]
+    found = fc.Calibration.load(server.net.folder / "s0.json")
+    assert found.guarantee.endswith("; off by ≤ 2 %")
+    assert "target 's0': few records" in found.notes
+    assert found.coverage_error.tolist() == [0.02, 0.02]
+
+
 @pytest.mark.parametrize(
     "more",
     [

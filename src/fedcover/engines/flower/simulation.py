@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from fedcover import checks
 from fedcover.engines.base import Engine, Outcome
@@ -95,7 +96,7 @@ class FlowerSimulation(Engine):
             try:
                 coordinator = Coordinator(
                     transport=GridTransport(grid),
-                    run_name="simulation",
+                    run_name=f"simulation {uuid4()}",  # another run makes other choices
                     retry=RetryPolicy(self.seconds, self.resends, len(sites)),
                     roster=roster,
                 )
