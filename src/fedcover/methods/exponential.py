@@ -67,6 +67,7 @@ class ExponentialMechanism(_ByPooling):
     bins: int = 1000
 
     label: ClassVar[str] = "Exponential mechanism"
+    noise_at_server: ClassVar[bool] = True
     guarantee: ClassVar[str] = (
         "at least 1-α on average over calibration sets, test records and the privacy noise, only "
         "if all sites share one label distribution; nothing under label shift"

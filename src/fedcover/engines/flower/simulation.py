@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from fedcover import checks
 from fedcover.engines.base import Engine, Outcome
@@ -96,7 +95,7 @@ class FlowerSimulation(Engine):
             try:
                 coordinator = Coordinator(
                     transport=GridTransport(grid),
-                    run_name=f"simulation {uuid4()}",  # another run makes other choices
+                    run_name=f"simulation {os.urandom(8).hex()}",  # another run makes other choices
                     retry=RetryPolicy(self.seconds, self.resends, len(sites)),
                     roster=roster,
                 )

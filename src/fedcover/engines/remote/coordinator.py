@@ -152,6 +152,8 @@ class Coordinator(Engine):
             nonlocal done
             if number == 0:  # not before: a task that the method refuses leaves no checkpoint
                 done = self._begin(method, task)
+                if done and getattr(method, "noise_at_server", False):
+                    raise self._noise_anew(method)
             if self.checkpoint is not None and number < done:
                 replies = self.checkpoint.replies(number, queries_of(asked), self.traffic)
                 if isinstance(asked, SumRound) and "sum" not in replies:  # kept by version 0.1
@@ -343,6 +345,13 @@ class Coordinator(Engine):
         return {n: found[n] for n in envelopes if n in found}, {
             by_node[node]: code for node, code in refused.items()
         }
+
+    def _noise_anew(self, method: Method) -> FedcoverError:
+        return FedcoverError(
+            f"run {self.run_name!r} once more, with method {method.label}",
+            allowed="one run under a name: the server would draw its noise anew, and spend ε twice",
+            fix="Start under another name, and count the ε of both",
+        )
 
     def _too_few(self, found: int) -> FedcoverError:
         why = "".join(f"; {name} {reason}" for name, reason in list(self.missing.items())[:5])
