@@ -38,9 +38,8 @@ from tests.statistical.worlds import Population
 import fedcover as fc
 from benchmarks import federation
 from benchmarks.promise import table
-from fedcover.experiments.federations import Draw, Simulated, cifar10
-from fedcover.experiments.outputs import cifar10_records
-from fedcover.experiments.published import Published, record_noise
+from fedcover.experiments.algorithm1 import Published, record_noise
+from fedcover.experiments.federations import Draw, Simulated, cifar10, cifar10_records
 
 Row = dict[str, Any]
 ALPHA, LEVELS, CONFIDENCE = 0.1, (0.05, 0.1, 0.2), 0.95

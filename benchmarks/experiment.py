@@ -18,10 +18,10 @@ from rich.table import Table
 
 from benchmarks import measure, transcription
 from fedcover.errors import FedcoverWarning
-from fedcover.experiments import room
+from fedcover.experiments import runner
+from fedcover.experiments.algorithm1 import Published
 from fedcover.experiments.compare import ALPHA, COMPETITORS
 from fedcover.experiments.federations import Draw, Simulated
-from fedcover.experiments.published import Published
 from fedcover.experiments.simulated import SCORES, SimulatedStudy
 
 CLOSE = 1e-6
@@ -49,7 +49,7 @@ def tables(quick: bool) -> Iterator[Table]:
         form: partial(partial, _transcribed, draws, gradient) for form, gradient in FORMS.items()
     }
     jobs[SAME] = lambda: partial(_same_methods, _draws(BATCH))
-    jobs[WHOLE] = partial(partial, room._rows, SimulatedStudy(), 0, range(BATCH))
+    jobs[WHOLE] = partial(partial, runner.repeated, SimulatedStudy(), 0, range(BATCH))
     measure.in_turns(jobs, 1)  # compiles
     taken = measure.in_turns(jobs, 1 if quick else 5)
     each = {name: median(s) / (1 if name in FORMS else BATCH) for name, s in taken.items()}

@@ -160,7 +160,7 @@ def deployment(rounds: int) -> Table:
         "bytes up",
         "bytes down",
         "as in process",
-        caption="Bytes per site. TLS, node keys; every letter starts a process at its node.",
+        caption="Bytes per site. TLS, node keys; every envelope starts a process at its node.",
     )
     shown.add_row(
         str(rounds),

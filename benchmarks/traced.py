@@ -42,8 +42,8 @@ def collect(folder: Path) -> Job:
 
 
 def secure_collect(folder: Path) -> Job:
-    """A private sketch as a secure sum of four sites that keep ledgers, all letters as bytes."""
-    from tests.network.federation import BUDGET, Net, Server
+    """A private sketch as a secure sum of four sites that keep ledgers, all envelopes as bytes."""
+    from tests.remote.federation import BUDGET, Net, Server
 
     return Server(Net(folder, budget=BUDGET)).go
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import gc
 import os
+import types
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -30,6 +31,7 @@ from hypothesis import HealthCheck, settings
 
 import fedcover as fc
 from fedcover.privacy.randomness import SYSTEM
+from tests.methods import outside as from_outside
 
 settings.register_profile(
     "default",
@@ -145,3 +147,15 @@ class Spy:
 @pytest.fixture(scope="session")
 def spy() -> type[Spy]:
     return Spy
+
+
+@pytest.fixture
+def outside() -> Iterator[types.ModuleType]:
+    """The methods of `tests.methods.outside`, on the list of methods for the length of a test."""
+    for entry in from_outside.ENTRIES:
+        fc.methods.register(entry)
+    try:
+        yield from_outside
+    finally:
+        for entry in from_outside.ENTRIES:
+            fc.methods.unregister(entry.name)

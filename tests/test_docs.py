@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from fedcover.methods import registry
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -37,3 +39,8 @@ def test_page_runs(page, tmp_path, monkeypatch):
 def test_links_between_pages_exist(page):
     for link in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
         assert (page.parent / link).exists(), f"{page.name} links to {link}"
+
+
+def test_the_readme_lists_every_method():
+    rows = re.findall(r"^\| `(\w+)(?:\.\w+)?\(", PAGES[0].read_text(encoding="utf-8"), re.MULTILINE)
+    assert set(rows) == {entry.method.__name__ for entry in registry.entries(studies=True)}

@@ -1,7 +1,7 @@
 """Module paths of version 0.1 that have moved: they work, with a warning, until version 0.3.
 
 An old path gives the new module itself, or, where names in it have changed, a module with the old
-names. An old package is empty but for what has moved out of it.
+names. An old package holds the names it had itself, and what is imported from it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,16 @@ MOVED = {
     "cli.merge": "cli.collect",
     "cli.sketchfile": "cli.files",
     "conclusion": "fit",
+    "demo": "experiments.demo.command",
+    "demo.data": "experiments.demo.data",
+    "demo.experiment": "experiments.demo.results",
+    "demo.glossary": "experiments.demo.text",
+    "demo.files": "experiments.demo.command",
+    "demo.leaves": "experiments.demo.disclosure",
+    "demo.page": "experiments.demo.command",
+    "demo.plots": "experiments.demo.study",
+    "demo.terminal": "experiments.demo.command",
+    "demo.words": "experiments.demo.text",
     "engines.flower.channel": "engines.flower.transport",
     "engines.flower.client_app": "engines.flower.apps",
     "engines.flower.doctor.packages": "engines.flower.doctor.examination",
@@ -46,6 +56,18 @@ MOVED = {
     "engines.network.summing": "engines.remote.secure_rounds",
     "engines.network.totals": "engines.remote.secure_rounds",
     "engines.sums": "engines.base",
+    "experiments.agreeing": "experiments.agreement",
+    "experiments.drawing": "report.figures.charts",
+    "experiments.outputs": "experiments.federations",
+    "experiments.pages": "experiments.sections",
+    "experiments.privacy_figures": "experiments.privacy",
+    "experiments.published": "experiments.algorithm1",
+    "experiments.readings": "experiments.agreement",
+    "experiments.room": "experiments.runner",
+    "experiments.showing": "experiments.sections",
+    "experiments.theory_figures": "experiments.theory",
+    "experiments.theory_run": "experiments.theory_measures",
+    "experiments.theory_weights": "experiments.theory_measures",
     "federation": "api",
     "files": "_io.files",
     "labelshift.exact": "labelshift.weights",
@@ -68,6 +90,11 @@ MOVED = {
     "protocols.steps": "methods.dp_fedcp.steps",
     "protocols.tdigest": "methods.tdigest",
     "protocols.wire": "wire",
+    "report.both": "report.page",
+    "report.heat": "report.sketch",
+    "report.personal_figures": "report.figures.sketch",
+    "report.sketch_figures": "report.figures.sketch",
+    "report.style": "report.figures.style",
     "securesum.cards": "securesum.commitments",
     "securesum.masking": "securesum.masks",
     "securesum.messages": "securesum.spec",
@@ -97,10 +124,13 @@ MOVED = {
 }
 """Modules, old path to new path, inside the package."""
 
-PACKAGES = {"engines.network", "protocols", "sketch"}
+PACKAGES = {"demo", "engines.network", "protocols", "sketch"}
 """Packages of version 0.1 whose modules have all moved."""
 
-RENAMED = {
+RENAMED: dict[str, dict[str, str]] = {
+    "demo.experiment": {"Results": "DemoResults"},
+    "demo.files": {"write": "write_files"},
+    "demo.page": {"write": "write_page"},
     "engines.flower.channel": {"GridChannel": "GridTransport"},
     "engines.flower.client_app": {"NodeMaker": "ClientMaker"},
     "engines.flower.site": {"read_rules": "read_policy", "site_node": "client_from_config"},
@@ -121,7 +151,20 @@ RENAMED = {
     "engines.network.rules": {"Rules": "SitePolicy", "check_room": "check_remaining_budget"},
     "engines.network.summing": {"Summing": "SecureSumSession"},
     "engines.sums": {"added_up": "sum_replies"},
-    "protocols.base": {"AtServer": "ServerMethod"},
+    "experiments.room": {"Crew": "Executor", "bar": "progress_bars"},
+    "protocols.base": {
+        "AtServer": "ServerMethod",
+        "SecureSum": "SumRound",
+        "Counts": "methods.replies:Counts",
+        "counts_reply": "methods.replies:counts_reply",
+        "read_array": "methods.replies:read_array",
+        "read_counts": "methods.replies:read_counts",
+        "read_positions": "methods.replies:read_positions",
+        "reply_of": "methods.replies:reply_of",
+        "target_counts": "methods.replies:target_counts",
+        "target_ratios": "methods.replies:target_ratios",
+        "weighted_fit": "methods.replies:weighted_fit",
+    },
     "securesum.cards": {
         "Card": "KeyAdvertisement",
         "card_text": "advertisement_text",
@@ -139,7 +182,8 @@ RENAMED = {
     "securesum.unmasking": {"unmasked": "unmask"},
     "sketch.promises": {"composed": "compose_sequential", "either": "compose_parallel"},
 }
-"""Names that have changed in a module that has moved, old to new."""
+"""Names that have changed in a module that has moved, old to new; "module:name" where they went
+elsewhere."""
 
 _ROOT = "fedcover."
 
@@ -149,9 +193,15 @@ class _Old(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         old = self.__name__.removeprefix(_ROOT)
-        if old in PACKAGES or name.startswith("__"):
+        # A submodule is imported, and only then an attribute.
+        if old not in MOVED or f"{old}.{name}" in MOVED or name.startswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        return getattr(import_module(_ROOT + MOVED[old]), RENAMED[old].get(name, name))
+        module, _, new = RENAMED.get(old, {}).get(name, name).rpartition(":")
+        value = getattr(import_module(_ROOT + (module or MOVED[old])), new)
+        if old in PACKAGES:
+            _warn(old)
+        setattr(self, name, value)
+        return value
 
 
 class _Finder(MetaPathFinder, Loader):
@@ -171,7 +221,7 @@ class _Finder(MetaPathFinder, Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         old = module.__name__.removeprefix(_ROOT)
-        if old in PACKAGES:  # what is imported from it will warn
+        if old in PACKAGES:  # what is taken from it will warn
             return
         _warn(old)
         new = import_module(_ROOT + MOVED[old])

@@ -72,6 +72,13 @@ def calibrate(
     if method is None:
         method = DPFedCP() if certify is None else Sketch()
     chosen = None if isinstance(method, str) else under_budget(method, privacy)
+    if engine.elsewhere and isinstance(chosen, Sketch):
+        raise FedcoverError(
+            "method Sketch for sites that are elsewhere"
+            + ("" if chosen is method else ", as which DP-FedCP runs under a budget"),
+            allowed="fedcover.collect with this engine: every site personalises the sketch at home",
+            fix="Use collect, or another method",
+        )
     federation = engine.meet(sites, chosen, privacy)
     wanted = _targets(targets, federation, certify is not None)
     task = Task.of(
@@ -84,12 +91,6 @@ def calibrate(
             chosen, why = Sketch(), "Sketch: its coverage can be certified"
         chosen = under_budget(chosen, privacy)
     task = replace(task, certify=checked_certify(certify, chosen))
-    if sites is None and isinstance(chosen, Sketch):
-        raise FedcoverError(
-            "method Sketch for sites that are elsewhere",
-            allowed="fedcover.collect with this engine: every site personalises the sketch at home",
-            fix="Use collect, or another method",
-        )
     statement = chosen.statement(task)  # refuses what cannot be promised, before anything is sent
     outcome = engine.run(chosen, task, sites)
     by_name = {s.name: s for s in sites or ()}

@@ -48,10 +48,10 @@ __all__ = [
     "collect",
     "decoded",
     "encoded",
+    "envelope",
     "finish_letter",
     "key_files",
     "kind",
-    "letter",
     "letter_of",
     "made",
     "node_of",
@@ -86,19 +86,19 @@ def decoded(data):
     return wire.decode(data)
 
 
-def letter(data):
-    """What stands in a letter: (stage, run, round, facts, message or None)."""
+def envelope(data):
+    """What stands in an envelope: (stage, run, round, facts, message or None)."""
     one = Envelope.of_bytes(data)
     return one.phase, one.run, one.number, dict(one.header), one.payload
 
 
 def letter_of(stage, run, number, message=None):
-    """The bytes of a letter."""
+    """The bytes of an envelope."""
     return Envelope(stage, run, number, {}, message).to_bytes()
 
 
 def rewritten(data):
-    """A letter, read and written again."""
+    """An envelope, read and written again."""
     return Envelope.of_bytes(data).to_bytes()
 
 
@@ -109,7 +109,7 @@ def finish_letter(run, sketch, alphas):
 
 
 def of_version(data, version):
-    """The same letter as another version would write it."""
+    """The same envelope as another version would write it."""
     outer = decoded(data)
     return encoded(Message(outer.kind, outer.arrays, {**outer.numbers, "version": version}))
 

@@ -88,8 +88,8 @@ def of_node(node):
 
 
 def of_letter(data):
-    """What stands in a letter, as JSON."""
-    stage, run, number, facts, body = doors.letter(data)
+    """What stands in an envelope, as JSON."""
+    stage, run, number, facts, body = doors.envelope(data)
     said = None
     if body is not None:
         arrays = {key: bits(array) for key, array in body.arrays.items()}

@@ -120,7 +120,7 @@ def test_an_interrupted_run_goes_on_to_the_same_thresholds(rounds):
     server = facts.steps(rounds)
     fits = server.go()
     assert {n: bits(fit.thresholds) for n, fit in fits.items()} == WANTED["interrupted"]
-    assert min(letter.number for _, letter in rounds.asked("ask")) == 7  # finished ones are not
+    assert min(envelope.number for _, envelope in rounds.asked("ask")) == 7  # finished ones are not
     assert server.coordinator.traffic.rounds == 14
 
 
@@ -132,13 +132,13 @@ def test_an_interrupted_run_does_not_go_on_as_another(rounds):
 
 
 def test_a_site_knows_a_run_that_has_said_hello(rounds, tmp_path):
-    letter = (LETTERS / "plain-to-site-ask-counts.bin").read_bytes()
-    reply = doors.letter(rounds.node(0).handle(letter))
-    wanted = doors.letter((LETTERS / "plain-from-site-ask-counts.bin").read_bytes())
+    envelope = (LETTERS / "plain-to-site-ask-counts.bin").read_bytes()
+    reply = doors.envelope(rounds.node(0).handle(envelope))
+    wanted = doors.envelope((LETTERS / "plain-from-site-ask-counts.bin").read_bytes())
     assert reply[:4] == wanted[:4]
     assert doors.encoded(reply[4]) == doors.encoded(wanted[4])
     other = doors.Net(tmp_path / "other", doors.made(3), policy=doors.OPEN)
-    assert refusal(other.node(0).handle(letter)) == "hello"
+    assert refusal(other.node(0).handle(envelope)) == "hello"
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def summing(copy):
 
 def refusal(reply):
     """The code of a refusal."""
-    stage, _, _, said, body = doors.letter(reply)
+    stage, _, _, said, body = doors.envelope(reply)
     assert (stage, body) == ("refused", None)
     return said["code"]
 
@@ -167,7 +167,7 @@ def test_a_site_goes_on_in_the_middle_of_a_secure_sum(summing):
     masked = summing.node(0).handle((LETTERS / "sum-to-site-sum-masked.bin").read_bytes())
     assert masked == (LETTERS / "sum-from-site-sum-masked.bin").read_bytes()
     agree = summing.node(0).handle((LETTERS / "sum-to-site-sum-agree.bin").read_bytes())
-    assert doors.letter(agree)[0] == "sum"
+    assert doors.envelope(agree)[0] == "sum"
     assert summing.heads() == WANTED["sum"]["heads"]
 
 
@@ -244,7 +244,7 @@ def test_letters_of_another_version_are_refused_with_one_word(summing, name):
 
 
 def test_a_site_of_another_version_is_named_to_the_people_at_the_server(rounds):
-    def fault(name, letter, answer):
+    def fault(name, envelope, answer):
         return doors.of_version(answer(), 2) if name == "s1" else answer()
 
     rounds.fault = fault

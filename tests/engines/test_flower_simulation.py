@@ -41,7 +41,7 @@ def test_two_hundred_rounds_give_the_thresholds_of_the_in_process_engine():
     for name, cal in found.items():
         assert cal.thresholds.tobytes() == wanted[name].thresholds.tobytes()
         assert cal.cost.rounds == wanted[name].cost.rounds == 202
-        assert cal.cost.bytes_up > wanted[name].cost.bytes_up  # letters around the payload
+        assert cal.cost.bytes_up > wanted[name].cost.bytes_up  # envelopes around the payload
 
 
 def test_an_exact_sketch_is_that_of_the_in_process_engine(nothing_left_open):

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from fedcover.report.page import Plot, Section
-
-from ..report.test_figures import check_texts
+from tests.report.test_figures import check_texts
 
 
 def logits_file(path: Path, n: int = 1500, classes: int = 100) -> str:

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from fedcover.errors import FedcoverError, FedcoverWarning
-from fedcover.experiments import records, room
+from fedcover.experiments import records, runner
 from fedcover.experiments.cifar10 import SCORES, TEMPERATURE, Cifar10Study
 from fedcover.experiments.compare import COMPETITORS
-from fedcover.experiments.federations import cifar10
-from fedcover.experiments.outputs import Records, cifar10_records
-from fedcover.experiments.showing import within
+from fedcover.experiments.federations import Records, cifar10, cifar10_records
+from fedcover.experiments.sections import within
 from fedcover.report.page import Plot
 from fedcover.scores import APS
 
@@ -23,7 +22,7 @@ from .conftest import check_figures
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    return room.run(Cifar10Study(), tmp_path_factory.mktemp("cifar10"), 3)
+    return runner.run(Cifar10Study(), tmp_path_factory.mktemp("cifar10"), 3)
 
 
 def _logits(path: Path, n: int = 400, classes: int = 10) -> Path:
@@ -35,11 +34,11 @@ def _logits(path: Path, n: int = 400, classes: int = 10) -> Path:
 
 
 def test_a_repetition_depends_on_its_number_and_the_seed_alone(results):
-    again = records.of_rows(room._rows(Cifar10Study(), 0, range(2, 3)), {})
+    again = records.of_rows(runner.repeated(Cifar10Study(), 0, range(2, 3)), {})
     kept = results.where(repetition=2)
     for column in again.columns:
         assert again.columns[column].tolist() == kept.columns[column].tolist()
-    other = room._rows(Cifar10Study(), 1, range(2, 3))
+    other = runner.repeated(Cifar10Study(), 1, range(2, 3))
     assert other[0]["coverage"] != kept.columns["coverage"][0]
 
 
@@ -128,4 +127,6 @@ def test_bad_files_give_one_clear_error(tmp_path, what):
 
 def test_which_methods_are_near_the_target():
     text = within({"a": np.array([0.9]), "b": np.array([0.8]), "c, d": np.array([0.95])})
-    assert text == "Within .01 of the target on average: a. Below: b. Above: c, d."
+    near, below, above = (part.split(": ")[1] for part in text.removesuffix(".").split(". "))
+    assert (near, below, above) == ("a", "b", "c, d")
+    assert "below" not in within({"a": np.array([0.9])}).lower()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedcover.errors import FedcoverError
-from fedcover.experiments import imagenet, records, room
+from fedcover.experiments import imagenet, records, runner
 from fedcover.experiments.catalogue import studies
 from fedcover.experiments.compare import NUMBERS
 from fedcover.experiments.federations import imagenet as federation
@@ -21,11 +21,11 @@ from .conftest import check_figures, logits_file
 
 @pytest.fixture(scope="module")
 def results(file, tmp_path_factory):
-    return room.run(ImageNetStudy(file), tmp_path_factory.mktemp("imagenet"), 3)
+    return runner.run(ImageNetStudy(file), tmp_path_factory.mktemp("imagenet"), 3)
 
 
 def test_a_repetition_depends_on_its_number_and_the_seed_alone(file, results):
-    again = records.of_rows(room._rows(ImageNetStudy(file), 0, range(1, 2)), {})
+    again = records.of_rows(runner.repeated(ImageNetStudy(file), 0, range(1, 2)), {})
     kept = results.where(repetition=1)
     for column in again.columns:
         same = (again.columns[column], kept.columns[column])
@@ -61,15 +61,15 @@ def test_sections_and_agreement_of_a_file_do_not_say_synthetic(file, results):
 
 def test_few_records_per_label_are_said_to_raise_coverage(file, results):
     rows = {a.what: a.band for a in ImageNetStudy(file).agreement(results)}
-    assert results.facts["settings"]["records_per_hard_label"] == pytest.approx(2.65, abs=0.05)
+    assert results.settings["records_per_hard_label"] == pytest.approx(2.65, abs=0.05)
     assert "in every set" in rows["Oracle"]
     assert "in every set" not in rows["Global"]
     assert "covers more than 1-α" in ImageNetStudy(file).sections(results)[0].paragraphs[-1]
 
 
 def test_synthetic_data_are_called_so_everywhere(file, results):
-    facts = {**results.facts["settings"], "synthetic": True, "data": imagenet.STANDIN}
-    fake = records.Results(results.columns, {**results.facts, "settings": facts})
+    facts = {**results.settings, "synthetic": True, "data": imagenet.STANDIN}
+    fake = records.Results(results.columns, {**results.metadata, "settings": facts})
     sections = ImageNetStudy().sections(fake)
     assert "NOT ImageNet" in sections[0].paragraphs[0]
     for s in sections[1:]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fedcover as fc
-from fedcover.experiments import published, room
+from fedcover.experiments import algorithm1, runner
 from fedcover.experiments.catalogue import studies
 from fedcover.experiments.federations import Simulated
 from fedcover.experiments.privacy import (
@@ -34,7 +34,7 @@ def study(file):
 
 @pytest.fixture(scope="module")
 def results(study, tmp_path_factory):
-    return room.run(study, tmp_path_factory.mktemp("privacy"), 2)
+    return runner.run(study, tmp_path_factory.mktemp("privacy"), 2)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def results(study, tmp_path_factory):
     [(10, 46.2, 9.59), (30, 10.7, 2.65), (60, 4.65, 1.22), (100, 2.59, 0.70)],
 )
 def test_the_true_epsilons_of_the_sweep(sigma, server, sums):
-    true = published.true_epsilons(sigma, PrivacyStudy()._mixture("CIFAR-10"), 10)
+    true = algorithm1.true_epsilons(sigma, PrivacyStudy().mixture("CIFAR-10"), 10)
     assert true["server"] == pytest.approx(server, rel=5e-3)
     assert true["secure sum, ImageNet"] == pytest.approx(sums, rel=5e-3)
     assert true["secure sum"] < true["server"] < true["secure sum, all labels"]
@@ -50,7 +50,7 @@ def test_the_true_epsilons_of_the_sweep(sigma, server, sums):
 
 def test_the_mixture_is_that_of_large_samples():
     rng, fed = np.random.default_rng(0), Simulated(fc.scores.APS())
-    found = published.expected_mixture(fed.priors, fed.sizes, 1)
+    found = algorithm1.expected_mixture(fed.priors, fed.sizes, 1)
     y = [rng.choice(3, size=1000 * n, p=p) for n, p in zip(fed.sizes, fed.priors, strict=True)]
     counts = np.stack([np.bincount(v, minlength=3) for v in y])
     totals = counts @ fc.labelshift.likelihood_ratio(counts, 1)
@@ -86,9 +86,9 @@ def test_record_noise_hides_the_score_of_the_heaviest_record():
         spread = np.linalg.norm(own / own.sum())
         reach.append((abs(moved[0] - moved[1]), spread))
     for epsilon in (0.5, 8.0):
-        sigma = published.record_noise(sites, 1, epsilon)
+        sigma = algorithm1.record_noise(sites, 1, epsilon)
         events = [GaussianRelease("steps", sigma * s, d, 200 * 20) for d, s in reach]
-        found = accounting.epsilon(events, published.DELTA)
+        found = accounting.epsilon(events, algorithm1.DELTA)
         assert 0.97 * epsilon < found <= epsilon * (1 + 1e-9)  # the worst label stands for all
 
 
@@ -165,8 +165,8 @@ def test_private_methods_keep_the_promise_where_the_published_one_does_not(study
     # is seven of them. q₀ = 0.5 lies .1 off.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with room.processes() as crew:
-            found = room.run(study, tmp_path, 24, crew=crew)
+        with runner.processes() as executor:
+            found = runner.run(study, tmp_path, 24, executor=executor)
         mine = found.where(part="budget", federation="CIFAR-10")
     assert abs(mine.values("coverage", method="Sketch", epsilon=2.0).mean() - 0.9) < 0.03
     assert mine.values("coverage", method="published, q₀ = 0.5", epsilon=8.0).mean() < 0.84

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedcover.errors import FedcoverError
-from fedcover.experiments import records, room
+from fedcover.experiments import records, runner
 from fedcover.experiments.shift import KINDS, SHIFTS, WEIGHTED, ShiftStudy
 from fedcover.report.page import Plot
 
@@ -15,11 +15,11 @@ from .conftest import check_figures
 
 @pytest.fixture(scope="module")
 def results(file, tmp_path_factory):
-    return room.run(ShiftStudy(file), tmp_path_factory.mktemp("shift"), 3)
+    return runner.run(ShiftStudy(file), tmp_path_factory.mktemp("shift"), 3)
 
 
 def test_a_repetition_depends_on_its_number_and_the_seed_alone(file, results):
-    again = records.of_rows(room._rows(ShiftStudy(file), 0, range(1, 2)), {})
+    again = records.of_rows(runner.repeated(ShiftStudy(file), 0, range(1, 2)), {})
     kept = results.where(repetition=1)
     for column in again.columns:
         assert again.columns[column].tolist() == kept.columns[column].tolist()
@@ -48,7 +48,7 @@ def _made_up(results, coverage):
         coverage(s, m)
         for s, m in zip(results.columns["shift"], results.columns["method"], strict=True)
     ]
-    return records.Results({**results.columns, "coverage": np.array(made)}, results.facts)
+    return records.Results({**results.columns, "coverage": np.array(made)}, results.metadata)
 
 
 def test_claims_hold_and_fail_as_they_should(file, results):

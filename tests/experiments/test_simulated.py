@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedcover.experiments import records, room
+from fedcover.experiments import records, runner
 from fedcover.experiments.compare import COMPETITORS
 from fedcover.experiments.federations import Simulated
 from fedcover.experiments.simulated import SCORES, SimulatedStudy
@@ -16,12 +16,12 @@ from .conftest import check_figures
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    return room.run(SimulatedStudy(), tmp_path_factory.mktemp("simulated"), 40)
+    return runner.run(SimulatedStudy(), tmp_path_factory.mktemp("simulated"), 40)
 
 
 def test_rows(results):
     assert len(results) == 40 * len(SCORES) * len(COMPETITORS)
-    again = records.of_rows(room._rows(SimulatedStudy(), 0, range(7, 8)), {})
+    again = records.of_rows(runner.repeated(SimulatedStudy(), 0, range(7, 8)), {})
     kept = results.where(repetition=7)
     for column in again.columns:
         assert again.columns[column].tolist() == kept.columns[column].tolist()
@@ -37,7 +37,7 @@ def test_the_paper_is_found_again(results):
         assert rows[what].agrees, rows[what].ours
     assert not rows["DP-FedCP as published, whatever q₀"].agrees
     tampered = {**results.columns, "coverage": results.columns["coverage"] - 0.05}
-    wrong = SimulatedStudy().agreement(records.Results(tampered, results.facts))
+    wrong = SimulatedStudy().agreement(records.Results(tampered, results.metadata))
     assert not any(a.agrees for a in wrong[:3])
 
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import fedcover as fc
-from fedcover.experiments import records, room
-from fedcover.experiments import theory_run as run
-from fedcover.experiments import theory_weights as weights
+from fedcover.experiments import records, runner
+from fedcover.experiments import theory_measures as measured
 from fedcover.experiments.federations import Simulated
 from fedcover.experiments.theory import TheoryStudy, means, worst
 
@@ -24,19 +23,19 @@ def draw():
 
 @pytest.fixture(scope="module")
 def problem(draw):
-    return run.Problem.of(draw, 0.1)
+    return measured.Problem.of(draw, 0.1)
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    return room.run(TheoryStudy(), tmp_path_factory.mktemp("theory"), 3)
+    return runner.run(TheoryStudy(), tmp_path_factory.mktemp("theory"), 3)
 
 
 def test_the_averages_are_those_of_the_method(draw, problem):
     options = {"rounds": 30, "local_steps": 5, "step": 0.01, "gamma": 0.05, "start": 0.5}
     method = fc.methods.DPFedCP(average="all", **options)
     cal = fc.calibrate(draw.sites, 0.1, method, targets="agent 2")["agent 2"]
-    found = run.averages(
+    found = measured.averages(
         problem, (7, 30), np.random.default_rng(0), local=5, step=0.01, gamma=0.05, start=0.5
     )
     assert len(found) == 2
@@ -60,37 +59,37 @@ def test_the_excess_loss_is_least_at_the_smooth_quantile(problem, gamma):
 
 def test_noise_moves_the_averages_and_a_seed_repeats_them(problem):
     def noisy(seed: int) -> float:
-        return run.averages(problem, (5,), np.random.default_rng(seed), noise=3.0)[0]
+        return measured.averages(problem, (5,), np.random.default_rng(seed), noise=3.0)[0]
 
     assert noisy(1) == noisy(1) != noisy(2)
 
 
 def test_densities_are_bounds_of_a_density():
-    low, high = run.densities()
+    low, high = measured.densities()
     assert 0 < low <= 1 <= high < 2
 
 
 def test_distances_vanish_where_sites_are_alike():
     rng = np.random.default_rng(0)
-    draw = weights.Scaled.of(105).draw(rng)
+    draw = measured.Scaled.of(105).draw(rng)
     assert [len(s) for s in draw.sites] == [100, 5]
     same = np.repeat(draw.priors[1:], 2, axis=0)
     alike = type(draw)(**{**vars(draw), "priors": same})
-    found = {r["curve"]: r["y"] for r in weights._distances(alike, 105)}
+    found = {r["curve"]: r["y"] for r in measured.distances(alike, 105)}
     assert found["known ratios"] < 1e-9  # equal weights are exact without label shift
     assert found["saddlepoint"] < 1e-9
     assert found["estimated ratios"] > 0.01
-    apart = {r["curve"]: r["y"] for r in weights._distances(draw, 105)}
+    apart = {r["curve"]: r["y"] for r in measured.distances(draw, 105)}
     assert 1e-6 < apart["saddlepoint"] < apart["estimated ratios"] < 1
 
 
 def test_every_curve_has_its_points(results):
     x, y = means(results, "rounds", "Theorem 4.1, σ_g = 10")
-    assert x.tolist() == list(run.CHECKPOINTS)
+    assert x.tolist() == list(measured.CHECKPOINTS)
     repaired = means(results, "rounds", "Theorem 4.1 repaired, σ_g = 10")[1]
     assert (repaired > y).all()
     x, _ = means(results, "step", "Theorem 4.1, σ_g = 0")
-    assert x.max() == pytest.approx(run.GAMMA / 10)  # beyond, the theorem says nothing
+    assert x.max() == pytest.approx(measured.GAMMA / 10)  # beyond, the theorem says nothing
     assert means(results, "step", "measured, σ_g = 0")[0].max() == pytest.approx(0.1)
 
 
@@ -120,10 +119,10 @@ def test_the_page_has_a_figure_for_each_part(results):
 
 def test_one_draw_above_a_bound_is_enough_to_fail_it(results):
     c = results.columns
-    here = (c["part"] == "smoothing") & (c["repetition"] == 2) & (c["x"] == run.GAMMAS[5])
+    here = (c["part"] == "smoothing") & (c["repetition"] == 2) & (c["x"] == measured.GAMMAS[5])
     y = c["y"].copy()
     y[here & (c["curve"] == "measured")] = 1.2 * y[here & (c["curve"] == "Theorem 3.1")]
-    changed = records.Results({**c, "y": y}, results.facts)
+    changed = records.Results({**c, "y": y}, results.metadata)
     assert worst(changed, "smoothing", "measured", "Theorem 3.1") < 1  # on average it holds
     found = {a.figure: a.agrees for a in TheoryStudy().agreement(changed)}
     assert found["Theorem 3.1"] is False

@@ -17,11 +17,10 @@ exact = true
 OTHER_VERSION = """
 from flwr.serverapp import ServerApp
 
-from fedcover.engines.flower.transport import GridTransport
-from fedcover.engines.flower.apps import client_app
+from fedcover.engines.flower.apps import client_app, conduct
 from fedcover.engines.flower.run_config import Run
-from fedcover.engines.flower.apps import conduct
-from fedcover.engines.remote import letters
+from fedcover.engines.flower.transport import GridTransport
+from fedcover.engines.remote import envelope
 
 client = client_app()
 server = ServerApp()
@@ -29,7 +28,7 @@ server = ServerApp()
 
 @server.main()
 def main(grid, context):
-    letters.VERSION += 1  # at the server alone
+    envelope.VERSION += 1  # at the server alone
     conduct(Run.of(context.run_config), GridTransport(grid))
 """
 

@@ -1,8 +1,9 @@
 """A federation for tests: sites that live in their folders, a transport with faults, and a server.
 
-Every letter makes its site anew from its folder, as a deployment does, and passes as bytes. A fault
-is a function ``fault(name, letter, answer) -> reply bytes, or None for none``, where `letter` is
-what the server sent and ``answer()`` has the site answer it (or ``answer(other)`` another one).
+Every envelope makes its site anew from its folder, as a deployment does, and passes as bytes. A
+fault is a function ``fault(name, envelope, answer) -> reply bytes, or None for none``, where
+`envelope` is what the server sent and ``answer()`` has the site answer it (or ``answer(other)``
+another one).
 """
 
 from __future__ import annotations
@@ -59,9 +60,9 @@ def made(count=4, sizes=None, n_classes=CLASSES, seed=0):
 class Net:
     """A transport to sites in this process.
 
-    fault : what happens to letters; None for nothing.
-    heard : (site, letter, reply in bytes) of every letter that a site has answered.
-    passed : (site, letter, reply) that reached the server.
+    fault : what happens to envelopes; None for nothing.
+    heard : (site, envelope, reply in bytes) of every envelope that a site has answered.
+    passed : (site, envelope, reply) that reached the server.
     """
 
     def __init__(self, folder, sites=None, budget=None, policy=None, roster=None):
@@ -96,9 +97,9 @@ class Net:
     def nodes(self):
         return sorted(self.sites)
 
-    def exchange(self, letters, seconds):
+    def exchange(self, envelopes, seconds):
         out = {}
-        for number, data in letters.items():
+        for number, data in envelopes.items():
             name = self.sites[number].name
 
             def answer(other=data, number=number, name=name):
@@ -106,15 +107,15 @@ class Net:
                 self.heard.append((name, Envelope.of_bytes(other), reply))
                 return reply
 
-            letter = Envelope.of_bytes(data)
-            reply = answer() if self.fault is None else self.fault(name, letter, answer)
+            envelope = Envelope.of_bytes(data)
+            reply = answer() if self.fault is None else self.fault(name, envelope, answer)
             if reply is not None:
-                self.passed.append((name, letter, reply))
+                self.passed.append((name, envelope, reply))
                 out[number] = reply
         return out
 
     def asked(self, stage):
-        """The letters of a stage that sites have answered; of a sum, by the sum's stage."""
+        """The envelopes of a stage that sites have answered; of a sum, by the sum's stage."""
         return [(n, one) for n, one, _ in self.heard if one.phase == stage or kind(one) == stage]
 
     def heads(self):
@@ -131,9 +132,9 @@ class Net:
         return path.read_text() if path.exists() else ""
 
 
-def kind(letter):
-    """What a letter is about: a query's kind, or the stage of a secure sum."""
-    return "" if letter.payload is None else letter.payload.kind.removeprefix("secure-sum/")
+def kind(envelope):
+    """What an envelope is about: a query's kind, or the stage of a secure sum."""
+    return "" if envelope.payload is None else envelope.payload.kind.removeprefix("secure-sum/")
 
 
 @dataclass
@@ -160,9 +161,11 @@ class Server:
             run_name=self.run,
             retry=RetryPolicy(0.01, self.resends, self.quorum or len(self.net.sites)),
             checkpoint=None if self.checkpoint is None else Checkpoint(self.checkpoint),
-            roster=self.net.roster if sums and self.secure else None,
+            roster=self.net.roster if sums else None,
         )
         found = self.coordinator.meet(None, self.method, self.privacy)
+        if not self.secure:
+            self.coordinator.roster = None
         sketch = isinstance(self.method, fc.methods.Sketch)
         self.task = Task.of(
             replace(found, min_survivors=self.min_survivors if sums else None),
@@ -174,14 +177,25 @@ class Server:
         return self.coordinator.run(self.method, self.task, None).published
 
 
+def coordinator(net, *, run="november", secure=True, resends=1, **more):
+    """The engine of these sites, as somebody makes it in Python."""
+    return fc.engines.Coordinator(
+        transport=net,
+        run_name=run,
+        retry=RetryPolicy(0.01, resends, len(net.sites)),
+        roster=net.roster if secure else None,
+        **more,
+    )
+
+
 def silent(*names, stage=None, handled=False):
     """These sites do not answer a stage and all after it; `handled`: they did, and died then."""
     gone = set()
 
-    def fault(name, letter, answer):
+    def fault(name, envelope, answer):
         if name in gone:
             return None
-        if name in names and stage in (None, letter.phase, kind(letter)):
+        if name in names and stage in (None, envelope.phase, kind(envelope)):
             gone.add(name)
             if handled:
                 answer()
@@ -194,9 +208,9 @@ def silent(*names, stage=None, handled=False):
 def lying(liar, change):
     """One site's replies with another message in them: ``change(message) -> message``."""
 
-    def fault(name, letter, answer):
+    def fault(name, envelope, answer):
         reply = answer()
-        if name != liar or letter.phase == "hello":
+        if name != liar or envelope.phase == "hello":
             return reply
         return with_body(reply, change)
 
@@ -205,14 +219,14 @@ def lying(liar, change):
 
 def with_body(reply, change):
     """The reply with its message changed."""
-    letter = Envelope.of_bytes(reply)
-    return replace(letter, payload=change(letter.payload)).to_bytes()
+    envelope = Envelope.of_bytes(reply)
+    return replace(envelope, payload=change(envelope.payload)).to_bytes()
 
 
 def with_facts(reply, **facts):
     """The reply with other facts in its head."""
-    letter = Envelope.of_bytes(reply)
-    return replace(letter, header={**letter.header, **facts}).to_bytes()
+    envelope = Envelope.of_bytes(reply)
+    return replace(envelope, header={**envelope.header, **facts}).to_bytes()
 
 
 def array(key, change):

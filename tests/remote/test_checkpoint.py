@@ -11,6 +11,7 @@ import pytest
 import fedcover as fc
 from fedcover import wire
 from fedcover.engines.remote.checkpoint import Checkpoint
+from fedcover.engines.remote.policy import SitePolicy
 from tests.remote.federation import (
     OPEN,
     Net,
@@ -42,8 +43,8 @@ def t_rounds(net, **more):
 def killed_at(number, half=False):
     """The server is killed in a round, before anybody was asked or when half of them were."""
 
-    def fault(name, letter, answer):
-        if letter.phase == "ask" and letter.number == number and (name == "s2" or not half):
+    def fault(name, envelope, answer):
+        if envelope.phase == "ask" and envelope.number == number and (name == "s2" or not half):
             raise Killed
         return answer()
 
@@ -204,3 +205,26 @@ def test_the_checkpoint_of_a_secure_sum_holds_the_sum_and_nothing_else(tmp_path)
     net.fault = None
     assert same(table, server.go())
     assert not net.asked("sum")
+
+
+def test_noise_of_the_server_is_not_drawn_twice_under_one_name(tmp_path):
+    """A second draw for the same thresholds would cost ε again, which nobody counts."""
+    net = Net(tmp_path, made(3), policy=SitePolicy(("exponential-mechanism",), exact=True))
+    method = fc.methods.ExponentialMechanism(epsilon=4)
+    server = Server(net, method, None, checkpoint=tmp_path / "rounds")
+    server.go()
+    with pytest.raises(fc.FedcoverError, match="Start under another name, and count the ε of both"):
+        server.go()
+    server.checkpoint, server.run = tmp_path / "other", "december"
+    server.go()
+
+
+def test_without_a_seed_choices_follow_from_the_name_of_the_run(tmp_path):
+    net = Net(tmp_path, policy=OPEN)
+    method = fc.methods.EstimatedWeights(subsample=True)
+
+    def cuts(run):
+        server = Server(net, method, None, run=run, seed=None)
+        return [fit.positions.tobytes() for fit in server.go().values()]
+
+    assert cuts("november") == cuts("november") != cuts("december")

@@ -75,10 +75,10 @@ def test_a_site_that_is_dead_is_asked_again_and_then_named(net):
 def test_a_slow_site_answers_the_letter_that_is_sent_again(net, late):
     kept = {}
 
-    def slow(name, letter, answer):
+    def slow(name, envelope, answer):
         if name != "s1":
             return answer()
-        sent = letter.to_bytes()
+        sent = envelope.to_bytes()
         if sent not in kept:
             kept[sent] = answer()
             return None
@@ -95,7 +95,7 @@ def test_the_time_of_a_stage_is_what_was_asked_for(net):
     waited = []
 
     class Timed(Net):
-        def exchange(self, letters, seconds):
+        def exchange(self, envelopes, seconds):
             waited.append(seconds)
             return {}
 
@@ -128,42 +128,44 @@ def test_nodes_that_connect_late_are_waited_for(net, monkeypatch):
         exact(net).go()
 
 
-def of_an_earlier_round(net, name, letter, reply):
-    return next(r for n, one, r in net.heard if n == name and one.number == letter.number - 1)
+def of_an_earlier_round(net, name, envelope, reply):
+    return next(r for n, one, r in net.heard if n == name and one.number == envelope.number - 1)
 
 
-def of_another_run(net, name, letter, reply):
+def of_another_run(net, name, envelope, reply):
     found = Envelope.of_bytes(reply)
-    sent = Envelope("ask", "october", letter.number, {}, letter.payload).to_bytes()
+    sent = Envelope("ask", "october", envelope.number, {}, envelope.payload).to_bytes()
     facts = {"of": digest(sent)}
     return Envelope("ask", "october", found.number, facts, found.payload).to_bytes()
 
 
-def of_another_run_that_says_it_is_of_this_letter(net, name, letter, reply):
+def of_another_run_that_says_it_is_of_this_letter(net, name, envelope, reply):
     return reply.replace(b"november", b"october!")
 
 
-def of_another_letter(net, name, letter, reply):
+def of_another_letter(net, name, envelope, reply):
     """Of the same round of a run of the same name that asked for something else there."""
-    query = letter.payload
+    query = envelope.payload
     body = Message(query.kind, query.arrays, {**query.numbers, "step": 0.5})
-    other = Envelope("ask", letter.run, letter.number, {}, body)
+    other = Envelope("ask", envelope.run, envelope.number, {}, body)
     return net.node(1).handle(other.to_bytes())
 
 
-def of_another_stage(net, name, letter, reply):
+def of_another_stage(net, name, envelope, reply):
     return reply.replace(b'"stage": "ask"', b'"stage": "sum"')
 
 
-def without_a_message(net, name, letter, reply):
-    return Envelope("ask", letter.run, letter.number, Envelope.of_bytes(reply).header).to_bytes()
+def without_a_message(net, name, envelope, reply):
+    return Envelope(
+        "ask", envelope.run, envelope.number, Envelope.of_bytes(reply).header
+    ).to_bytes()
 
 
-def cut_off(net, name, letter, reply):
+def cut_off(net, name, envelope, reply):
     return reply[:-1]
 
 
-def empty(net, name, letter, reply):
+def empty(net, name, envelope, reply):
     return b""
 
 
@@ -186,12 +188,12 @@ def test_a_reply_of_something_else_is_none(net, stale, once):
     net.heard.clear()
     used = []
 
-    def fault(name, letter, answer):
+    def fault(name, envelope, answer):
         reply = answer()
-        if (name, kind(letter), letter.number) != ("s1", "steps", 3) or (once and used):
+        if (name, kind(envelope), envelope.number) != ("s1", "steps", 3) or (once and used):
             return reply
-        used.append(letter)
-        wrong = stale(net, name, letter, reply)
+        used.append(envelope)
+        wrong = stale(net, name, envelope, reply)
         assert wrong != reply
         return wrong
 
@@ -206,9 +208,9 @@ def test_a_reply_of_something_else_is_none(net, stale, once):
 
 
 def test_a_reply_to_the_same_letter_from_another_site_is_that_site_lying(net):
-    """All sites get the same letter in this round, so nothing in a reply says whose it is."""
-    net.fault = lambda name, letter, answer: (
-        answer() if name != "s1" or letter.phase == "hello" else net.heard[-1][2]
+    """All sites get the same envelope in this round, so nothing in a reply says whose it is."""
+    net.fault = lambda name, envelope, answer: (
+        answer() if name != "s1" or envelope.phase == "hello" else net.heard[-1][2]
     )
     with pytest.raises(fc.FedcoverError, match="'s1' answered"):
         exact(net).go()  # its declared number of records gives it away
@@ -261,11 +263,11 @@ def test_a_private_run_survives_resends_in_every_stage(tmp_path):
     net = Net(tmp_path)
     lost = set()
 
-    def fault(name, letter, answer):
+    def fault(name, envelope, answer):
         reply = answer()
-        if (name, letter.phase, kind(letter)) in lost:
+        if (name, envelope.phase, kind(envelope)) in lost:
             return reply
-        lost.add((name, letter.phase, kind(letter)))
+        lost.add((name, envelope.phase, kind(envelope)))
         return None
 
     net.fault = fault

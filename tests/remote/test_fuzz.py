@@ -1,7 +1,7 @@
 """Bytes of a malicious server at a site, and of a malicious site at the server.
 
-A site always answers with a letter, and never with data: its budget here allows nothing. The server
-ends in a result or in a FedcoverError.
+A site always answers with an envelope, and never with data: its budget here allows nothing. The
+server ends in a result or in a FedcoverError.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ plain = st.recursive(
 KEYS = ["method", "privacy", "alphas", "options", "cost", "n_sites", "code", "of", "name",
         "n_classes", "score", "temperature", "label_names", "records"]  # fmt: skip
 facts = st.dictionaries(st.sampled_from(KEYS), plain, max_size=6)
-letter = st.builds(
+envelope = st.builds(
     Envelope,
     st.sampled_from(PHASES),
     st.sampled_from(["november", "other", "☃"]),
@@ -82,7 +82,7 @@ def damaged(draw, data):
 
 @pytest.fixture(scope="module")
 def site():
-    """A site that has said hello, with a budget for nothing, and letters that it gets."""
+    """A site that has said hello, with a budget for nothing, and envelopes that it gets."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda handle: None)
         rich = Net(folder + "/rich", budget=Budget(50.0, 1e-5))
@@ -101,7 +101,7 @@ def site():
 
 
 def checked(net, data):
-    """The reply is a letter without data."""
+    """The reply is an envelope without data."""
     reply = Envelope.of_bytes(net.node(0).handle(data))
     assert reply.header["of"] == digest(data)
     if reply.phase == "refused":
@@ -135,7 +135,7 @@ def test_damaged_letters_to_a_site(site, data):
 
 
 @settings(max_examples=80)
-@given(letter)
+@given(envelope)
 @pytest.mark.filterwarnings("ignore")
 def test_letters_of_any_content_to_a_site(site, one):
     checked(site[0], one.to_bytes())
@@ -205,7 +205,7 @@ def test_any_bytes_to_the_server(open_net, run):
             new = {**found.header, **data.draw(facts), "of": digest(sent.to_bytes())}
             if how == "facts":
                 return Envelope(found.phase, found.run, found.number, new, found.payload).to_bytes()
-            one = data.draw(letter)
+            one = data.draw(envelope)
             return Envelope(one.phase, sent.run, sent.number, new, one.payload).to_bytes()
 
         open_net.fault, open_net.heard, open_net.passed = fault, [], []

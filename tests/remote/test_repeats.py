@@ -26,8 +26,8 @@ def stopping(stage):
     """The server is killed when the first site is to be asked for a stage."""
     from tests.remote.federation import kind
 
-    def fault(name, letter, answer):
-        if kind(letter) == stage:
+    def fault(name, envelope, answer):
+        if kind(envelope) == stage:
             raise Stop
         return answer()
 
@@ -99,8 +99,8 @@ def test_a_site_that_missed_the_first_attempt_cannot_be_added_later(net, stage):
 def test_a_server_with_its_checkpoint_repeats_with_the_same_survivors_by_itself(net, tmp_path):
     """The lost site is back, and is left out: its numbers may not join the others now."""
     faults = [silent("s3", stage="masked"), stopping("unmask")]
-    net.fault = lambda name, letter, answer: faults[0](
-        name, letter, lambda: faults[1](name, letter, answer)
+    net.fault = lambda name, envelope, answer: faults[0](
+        name, envelope, lambda: faults[1](name, envelope, answer)
     )
     server = Server(net, checkpoint=tmp_path / "rounds", resends=0)
     with pytest.raises(Stop):
@@ -111,7 +111,7 @@ def test_a_server_with_its_checkpoint_repeats_with_the_same_survivors_by_itself(
 
 
 class LyingServer:
-    """A server that says what it likes: which run a letter is of, who is asked, what is summed."""
+    """A server says what it likes: which run an envelope is of, who is asked, what is summed."""
 
     def __init__(self, net):
         self.net = net
@@ -132,7 +132,7 @@ class LyingServer:
                 assert Envelope.of_bytes(reply).phase == "hello"
 
     def sum(self, terms_run, sites, letters_of, skip=(), threshold=3):
-        """The sum of some sites; `letters_of(stage)` is the (run, number) a letter says.
+        """The sum of some sites; `letters_of(stage)` is the (run, number) an envelope says.
 
         skip : (stage, site) that are not asked.
         """
@@ -153,8 +153,8 @@ class LyingServer:
                     continue
                 run, number = letters_of(stage)
                 (node,) = [k for k, site in self.net.sites.items() if site.name == name]
-                letter = Envelope("sum", run, number, {}, query)
-                reply = Envelope.of_bytes(self.net.node(node).handle(letter.to_bytes()))
+                envelope = Envelope("sum", run, number, {}, query)
+                reply = Envelope.of_bytes(self.net.node(node).handle(envelope.to_bytes()))
                 if reply.phase == "refused":
                     codes[name] = reply.header["code"]
                 else:
@@ -162,7 +162,7 @@ class LyingServer:
 
 
 def test_letters_of_another_run_do_not_get_around_the_list_of_survivors(tmp_path):
-    """The list that a site has agreed to belongs to the sum, whatever run a letter names."""
+    """The list that a site has agreed to belongs to the sum, whatever run an envelope names."""
     net = Net(tmp_path, budget=fc.privacy.Budget(50.0, 1e-5))
     lying = LyingServer(net)
     lying.hello("a", "x", "y")

@@ -46,10 +46,10 @@ def test_256_000_integers_of_ten_sites_of_which_three_are_lost(tmp_path, monkeyp
         silent("s8", stage="agree"),
     ]
 
-    def fault(name, letter, answer):
+    def fault(name, envelope, answer):
         found = [answer]
         for one in faults:
-            found.append(lambda one=one, inner=found[-1]: one(name, letter, inner))
+            found.append(lambda one=one, inner=found[-1]: one(name, envelope, inner))
         return found[-1]()
 
     net.fault = fault
@@ -73,7 +73,7 @@ def test_256_000_integers_of_ten_sites_of_which_three_are_lost(tmp_path, monkeyp
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("handled", [False, True], ids=["before", "after"])
 def test_a_site_that_is_killed_in_a_stage_costs_its_own_numbers_at_most(net, stage, handled):
-    """Killed before it handles the letter, or when all is on its disk and no reply has left."""
+    """Killed before it handles the envelope, or when all is on its disk and no reply has left."""
     net.fault = silent("s2", stage=stage, handled=handled)
     server = Server(net, resends=0)
     found = server.go()
@@ -87,10 +87,10 @@ def test_sites_that_come_back_for_the_resend_are_in_the_sum(net):
     """Every site dies once in every stage, half of them with the answer on their disk."""
     seen = set()
 
-    def fault(name, letter, answer):
-        if (name, kind(letter)) in seen:
+    def fault(name, envelope, answer):
+        if (name, kind(envelope)) in seen:
             return answer()
-        seen.add((name, kind(letter)))
+        seen.add((name, kind(envelope)))
         if name in ("s0", "s2"):
             answer()
         return None
@@ -141,11 +141,11 @@ def test_a_card_that_is_swapped_on_the_way_to_the_server_is_noticed(net):
 
     stranger = Ed25519PrivateKey.generate()
 
-    def fault(name, letter, answer):
+    def fault(name, envelope, answer):
         reply = answer()
-        if (name, kind(letter)) != ("s1", "keys"):
+        if (name, kind(envelope)) != ("s1", "keys"):
             return reply
-        card = signed_advertisement(SumSpec.of_message(letter.payload), "s1", stranger)
+        card = signed_advertisement(SumSpec.of_message(envelope.payload), "s1", stranger)
         return with_body(reply, lambda m: spec.stage_message("keys", {"card": card}))
 
     net.fault = fault
@@ -161,15 +161,15 @@ def test_a_server_that_puts_in_a_key_of_its_own_gets_no_numbers(net):
 
     stranger, terms = Ed25519PrivateKey.generate(), []
 
-    def fault(name, letter, answer):
-        if kind(letter) == "keys":
-            terms.append(SumSpec.of_message(letter.payload))
-        if kind(letter) != "shares" or name == "s1":
+    def fault(name, envelope, answer):
+        if kind(envelope) == "keys":
+            terms.append(SumSpec.of_message(envelope.payload))
+        if kind(envelope) != "shares" or name == "s1":
             return answer()
         lie = Envelope(
-            "sum", letter.run, letter.number, {}, swapped(letter.payload, terms[0], stranger)
+            "sum", envelope.run, envelope.number, {}, swapped(envelope.payload, terms[0], stranger)
         )
-        return with_facts(answer(lie.to_bytes()), of=digest(letter.to_bytes()))
+        return with_facts(answer(lie.to_bytes()), of=digest(envelope.to_bytes()))
 
     net.fault = fault
     with pytest.raises(fc.FedcoverError, match=r"'s0' does not agree .*\(code 'agreement'\)"):
@@ -194,13 +194,13 @@ def test_a_site_without_a_key_takes_part_in_no_sum(net, monkeypatch):
 
 
 def test_a_secure_sum_of_another_version_is_told_from_disagreement(net):
-    def fault(name, letter, answer):
-        if letter.phase == "hello":
+    def fault(name, envelope, answer):
+        if envelope.phase == "hello":
             return answer()
-        query = letter.payload
+        query = envelope.payload
         newer = Message(query.kind, query.arrays, {**query.numbers, "version": 2})
-        lie = Envelope("sum", letter.run, letter.number, {}, newer)
-        return with_facts(answer(lie.to_bytes()), of=digest(letter.to_bytes()))
+        lie = Envelope("sum", envelope.run, envelope.number, {}, newer)
+        return with_facts(answer(lie.to_bytes()), of=digest(envelope.to_bytes()))
 
     net.fault = fault
     with pytest.raises(fc.FedcoverError, match=r"\(code 'version'\)"):
@@ -214,8 +214,8 @@ def test_two_runs_at_once_at_one_site_never_mix(tmp_path, monkeypatch):
     second = Server(net, run="december")
     done = []
 
-    def fault(name, letter, answer):
-        if not done and kind(letter) == "masked" and letter.run == "november":
+    def fault(name, envelope, answer):
+        if not done and kind(envelope) == "masked" and envelope.run == "november":
             done.append(None)
             done[0] = second.go()
         return answer()

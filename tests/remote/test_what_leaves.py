@@ -68,17 +68,17 @@ def test_every_byte_that_leaves_is_a_declared_field(tmp_path, run):
     more, privacy = RUNS[run]
     net = Net(tmp_path, budget=BUDGET)
     Server(net, privacy=privacy, **more).go()
-    for name, letter, reply in net.heard:
+    for name, envelope, reply in net.heard:
         outer = wire.decode(reply)
         assert (outer.kind, set(outer.numbers)) == ("letter", {"version"})
         head = json.loads(outer.arrays["head"].tobytes())
         assert set(head) == {"stage", "run", "number", "facts"}
         assert (head["stage"], head["run"], head["number"]) == (
-            letter.phase,
+            envelope.phase,
             "november",
-            letter.number,
+            envelope.number,
         )
-        if letter.phase == "hello":
+        if envelope.phase == "hello":
             assert set(outer.arrays) == {"head"}
             assert set(head["facts"]) == HELLO
             assert head["facts"]["name"] == name
@@ -86,9 +86,9 @@ def test_every_byte_that_leaves_is_a_declared_field(tmp_path, run):
         assert set(head["facts"]) == {"of"}
         assert set(outer.arrays) == {"head", "body"}
         body = wire.decode(outer.arrays["body"].tobytes())
-        assert body.kind == letter.payload.kind
-        arrays, numbers = BODIES[kind(letter)]
-        if kind(letter) == "sketch" and run.endswith("confusion"):
+        assert body.kind == envelope.payload.kind
+        arrays, numbers = BODIES[kind(envelope)]
+        if kind(envelope) == "sketch" and run.endswith("confusion"):
             arrays = arrays | {"confusion"}
         assert {key.partition(":")[0] + ":*" * (":" in key) for key in body.arrays} <= arrays
         assert set(body.numbers) == numbers
@@ -116,9 +116,9 @@ def test_sites_whose_noisy_numbers_are_equal_send_equal_bytes(tmp_path, monkeypa
     ]
     assert len(found[0]) == len(found[1])
     fresh = 0
-    for (name, letter, one), (other, _, two) in zip(*found, strict=True):
+    for (name, envelope, one), (other, _, two) in zip(*found, strict=True):
         assert name == other
-        if letter.phase == "sum":  # keys, seals and masks are new each time; their sizes are not
+        if envelope.phase == "sum":  # keys, seals and masks are new each time; their sizes are not
             fresh += 1
             a, b = Envelope.of_bytes(one).payload, Envelope.of_bytes(two).payload
             assert {k: v.shape for k, v in a.arrays.items()} == {
@@ -199,12 +199,14 @@ def test_a_site_whose_folder_or_log_cannot_be_used_still_says_only_a_code(tmp_pa
     (tmp_path / "s0").mkdir()
     (tmp_path / "s0" / "log.txt").mkdir()
     assert Envelope.of_bytes(node.handle(hello)).header["code"] == "privacy"
-    assert Envelope.of_bytes(guarded(b"", None, lambda letter: letter)).header["code"] == "query"
+    assert (
+        Envelope.of_bytes(guarded(b"", None, lambda envelope: envelope)).header["code"] == "query"
+    )
 
 
 def test_a_reply_that_cannot_be_written_as_bytes_is_a_failure(tmp_path):
-    def answer(letter):
-        return Envelope("ask", letter.run, 0, {"x": float("nan")}, Message("m"))
+    def answer(envelope):
+        return Envelope("ask", envelope.run, 0, {"x": float("nan")}, Message("m"))
 
     request = Envelope("ask", "r").to_bytes()
     reply = Envelope.of_bytes(guarded(request, ClientState(tmp_path / "m"), answer))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
+import re
+from pathlib import Path
 from xml.etree import ElementTree
 
 import matplotlib
@@ -13,8 +16,10 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from fedcover.report import figures, style
+import fedcover
 from fedcover.report.estimate import Estimate, over_repetitions
+from fedcover.report.figures import coverage as figures
+from fedcover.report.figures import style
 
 pytestmark = pytest.mark.figures
 
@@ -30,22 +35,22 @@ def coverage(width: float = style.WIDE) -> Figure:
         "Local": [estimate(v) for v in (0.9, 0.905, 0.92)],
         "Global": [estimate(v) for v in (0.95, 0.9, 0.8)],
     }
-    return figures.coverage(panels, SITES, 0.9, width=width, columns=2)
+    return figures.coverage(panels, SITES, 0.9, width=width)
 
 
 def set_sizes(width: float = style.WIDE) -> Figure:
     shares = np.array([[0.1, 0.6, 0.3], [0.0, 0.5, 0.5]])
-    means = {name: [1.2, 1.5] for name in SITES}
+    names = [*SITES, "Harbour", "All"]
+    means = {name: [1.2, 1.5] for name in names}
     levels = ["none", "1", "2 or more"]
-    return figures.set_sizes(
-        dict.fromkeys(SITES, shares), means, ["Local", "Global"], levels, width=width, columns=2
-    )
+    panels = dict.fromkeys(names, shares)
+    return figures.set_sizes(panels, means, ["Local", "Global"], levels, width=width)
 
 
 def score_curves(width: float = style.WIDE) -> Figure:
     rng = np.random.default_rng(0)
-    scores = {f"digit {k}": rng.beta(1 + k, 2, 100) for k in range(4)}
-    return figures.score_curves(scores, 0.8, 0.9, width=width, columns=2)
+    scores = {f"digit {k}": rng.beta(1 + k, 2, 100) for k in range(9)}
+    return figures.score_curves(scores, 0.8, 0.9, width=width)
 
 
 def label_mix(width: float = style.WIDE) -> Figure:
@@ -130,7 +135,7 @@ def test_bars_and_cells_carry_the_numbers():
 
 def test_curve_is_the_empirical_distribution():
     values = np.array([0.1, 0.2, 0.6, 0.9])
-    figure = figures.score_curves({"a": values}, 0.5, 0.9, columns=1)
+    figure = figures.score_curves({"a": values}, 0.5, 0.9)
     assert "a: 50%" in [a.get_title(loc="left") for a in figure.axes]
     x, y = figure.axes[0].lines[3].get_data()
     assert list(x) == [0, 0.1, 0.2, 0.6, 0.9, 1]
@@ -143,16 +148,10 @@ def test_inline_svg_is_scalable_transparent_and_in_css_colours():
     assert 'aria-label="says &quot;a &lt; b&quot; &amp; more"' in svg
     assert "http" not in svg
     assert "var(--orange)" in svg
-    assert all(i.startswith("pre-") for i in _ids(svg))
+    assert all(i.startswith("pre-") for i in re.findall(r'\bid="([^"]*)"', svg))
     assert svg == style.inline_svg(style.svg(coverage()), "pre", 'says "a < b" & more'), (
         "not reproducible"
     )
-
-
-def _ids(svg: str) -> list[str]:
-    import re
-
-    return re.findall(r'\bid="([^"]*)"', svg)
 
 
 def test_saves_svg_and_png(tmp_path):
@@ -162,6 +161,18 @@ def test_saves_svg_and_png(tmp_path):
     root = ElementTree.fromstring((tmp_path / "mix.svg").read_text())
     assert root.tag.endswith("svg")
     assert root[0].attrib["fill"] == "white"
+
+
+def test_figures_alone_import_matplotlib():
+    root = Path(fedcover.__file__).parent
+    importers = set()
+    for file in root.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            if any(name.split(".")[0] == "matplotlib" for name in names):
+                importers.add(file.relative_to(root).parent.as_posix())
+    assert importers == {"report/figures"}
 
 
 def test_over_repetitions():

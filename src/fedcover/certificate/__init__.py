@@ -1,8 +1,7 @@
 """Certificates: P(coverage at this site ≥ 1-α) ≥ 1-β, from counts of misses. Proof: the docs.
 
 known.py, counted.py    the two tests, one per kind of label mix
-bets.py                 what both are made of
-binomial.py             a site alone, exactly
+bounds.py               bets, which both are made of; the binomial law, for a site alone
 result.py               what comes out, and in which words
 """
 

@@ -19,6 +19,7 @@ from fedcover.cli.demo import demo
 from fedcover.cli.evaluate import evaluate
 from fedcover.cli.flower import flower_app
 from fedcover.cli.ledger import ledger_app
+from fedcover.cli.methods import methods
 from fedcover.cli.personalise import personalise
 from fedcover.cli.predict import predict
 from fedcover.cli.privacy import privacy
@@ -33,7 +34,7 @@ app = typer.Typer(
 )
 for command in (
     demo, calibrate, collect, merge, personalise, predict, evaluate, reproduce, bounds, privacy,
-    audit,
+    audit, methods,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(ledger_app, name="ledger")

@@ -15,6 +15,7 @@ from rich.text import Text
 import fedcover as fc
 from fedcover.checks import refuse_gone
 from fedcover.cli.common import (
+    SCORES,
     Delta,
     Epsilon,
     Files,
@@ -72,9 +73,7 @@ def collect(
             "takes a fifth of the budget.",
         ),
     ] = False,
-    score: Annotated[
-        str | None, typer.Option(help="aps (the default), raps, saps, lac, margin or topk.")
-    ] = None,
+    score: Annotated[str | None, typer.Option(help=f"One of {SCORES}; default aps.")] = None,
     score_option: ScoreOption = None,
     logits: Logits = False,
     temperature: Annotated[

@@ -27,7 +27,8 @@ Files = Annotated[list[Path], typer.Argument(help="Site files: .npz, .csv or .pa
 Alpha = Annotated[list[float], typer.Option(help="Error rate α; give it several times for more.")]
 Logits = Annotated[bool, typer.Option("--logits", help="Columns of csv/parquet are logits.")]
 Temperature = Annotated[float, typer.Option(help="Divide logits by this before the softmax.")]
-ScoreName = Annotated[str, typer.Option(help="aps, raps, saps, lac, margin or topk.")]
+SCORES = ", ".join(name.lower() for name in fc.scores.ALL)
+ScoreName = Annotated[str, typer.Option(help=f"One of {SCORES}.")]
 ScoreOption = Annotated[
     list[str] | None, typer.Option(help="Option of the score, such as u=1 or penalty=0.1.")
 ]

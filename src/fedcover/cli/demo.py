@@ -19,6 +19,6 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
 ) -> None:
     """Five hospitals, real data, every method side by side: a table and an HTML report."""
-    from fedcover.demo import run
+    from fedcover.experiments.demo.command import run
 
     run(out_dir, alpha=alpha, repetitions=repetitions, seed=seed, console=out)

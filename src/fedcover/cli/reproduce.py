@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -17,19 +18,19 @@ from fedcover import checks
 from fedcover._io.writing import output_folder, unwritable
 from fedcover.cli.common import out
 from fedcover.errors import FedcoverError
+from fedcover.experiments import NAMES, PAPER
 
 if TYPE_CHECKING:
-    from fedcover.experiments.pages import Page
-
-NAMES = ("simulated", "cifar10", "imagenet", "shift", "privacy", "theory")
-
+    from fedcover.experiments.sections import Page
 
 WIDE = 130
 """Columns of a terminal from which on the table of agreement is shown whole."""
 
 
 def reproduce(
-    what: Annotated[str, typer.Argument(help="all, or one of: " + ", ".join(NAMES))] = "all",
+    what: Annotated[
+        str, typer.Argument(help="all of the paper's, or one of: " + ", ".join(NAMES))
+    ] = "all",
     out_dir: Annotated[Path, typer.Option("--out", help="Folder for the report.")] = Path("report"),
     quick: Annotated[bool, typer.Option("--quick", help="Few repetitions: a first look.")] = False,
     repetitions: Annotated[
@@ -46,8 +47,8 @@ def reproduce(
         bool, typer.Option("--redraw", help="Only draw again from the tables in the folder.")
     ] = False,
 ) -> None:
-    """Repeat the paper's experiments; writes tables, figures and an HTML report."""
-    from fedcover.experiments import pages, records, room
+    """Repeat the paper's experiments, or the demo; writes tables, figures and an HTML report."""
+    from fedcover.experiments import records, runner, sections
     from fedcover.experiments.catalogue import studies
 
     checks.choice(what, "experiment", ["all", *NAMES])
@@ -55,30 +56,26 @@ def reproduce(
         checks.whole(repetitions, "repetitions", 2)
     checks.whole(seed, "seed", 0)
     output_folder(out_dir)
-    chosen = studies(NAMES if what == "all" else (what,), logits)
+    chosen = studies(PAPER if what == "all" else (what,), logits)
     try:
         out_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise unwritable(out_dir, error) from None
     command = shlex.join(["fedcover", *sys.argv[1:]])
     done = []
-    helpers = nullcontext(room.on_ray) if ray else room.processes(workers)
-    with room.bar(sys.stderr.isatty()) as bar, helpers as crew:
+    executors = nullcontext(runner.on_ray) if ray else runner.processes(workers)
+    screen = Console(stderr=True) if sys.stderr.isatty() else None
+    with runner.progress_bars(screen) as new_bar, executors as executor:
         for study in chosen:
             count = repetitions or (study.quick if quick else study.repetitions)
             if redraw:
                 results = _existing(records, out_dir / f"{study.name}.parquet")
             else:
-                line = bar.add_task(study.name, total=count) if bar else None
-
-                def tell(n: int, line: Any = line) -> None:
-                    if bar and line is not None:
-                        bar.update(line, completed=n)
-
-                results = room.run(study, out_dir, count, seed, crew, tell)
-            done.append(pages.write_study(study, results, out_dir, command))
+                bar = new_bar(study.name, count)
+                results = runner.run(study, out_dir, count, seed, executor, bar)
+            done.append(sections.write_study(study, results, out_dir, command))
     if what == "all":
-        pages.write_all(done, out_dir, command)
+        sections.write_all(done, out_dir, command)
     _show(done)
     page = "index.html" if what == "all" else f"{what}.html"
     out.print(Text(f"The report is {out_dir / page}; tables (.parquet) and figures lie beside it."))
@@ -96,16 +93,16 @@ def _existing(records: Any, path: Path) -> Any:
 
 def _show(pages: Sequence[Page]) -> None:
     """The table of agreement, with as many columns as the terminal has room for."""
-    room = out.width >= WIDE
+    wide = out.width >= WIDE
     table = Table(title="The paper, by eye, and here", caption="✗: outside the band, see the page")
-    for heading in ("quantity", "paper", "here", *(("difference", "band") if room else ()), ""):
+    for heading in ("quantity", "paper", "here", *(("difference", "band") if wide else ()), ""):
         table.add_column(heading)
     for page in pages:
         name, n = page.study.name, page.results.repetitions
         table.add_row(Text(f"{name}, {n} repetitions", style="bold"))
         for a in page.agreement:
             mark = Text("✓", style="green") if a.agrees else Text("✗", style="yellow")
-            more = (a.difference, a.band) if room else ()
+            more = (a.difference, a.band) if wide else ()
             table.add_row(f"{a.figure}: {a.what}", a.paper, a.ours, *more, mark)
         table.add_section()
     out.print(table)

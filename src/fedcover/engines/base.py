@@ -98,10 +98,13 @@ class Engine(ABC):
         About how long a round takes, for those who choose a method by it.
     source
         Where noise takes its bytes: from the operating system, but in studies and tests.
+    elsewhere
+        Whether its sites are on other machines.
     """
 
     seconds_per_round: float = 0.0
     source: Randomness = SYSTEM
+    elsewhere: bool = False
 
     def meet(
         self, sites: Sequence[Site] | None, method: Method | None, privacy: Privacy | None

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from fedcover.errors import FedcoverError
 from fedcover.experiments.cifar10 import Cifar10Study
+from fedcover.experiments.demo.study import DemoStudy
+from fedcover.experiments.federations import n_classes
 from fedcover.experiments.imagenet import FEWEST, ImageNetStudy, source
-from fedcover.experiments.outputs import n_classes
 from fedcover.experiments.privacy import PrivacyStudy
 from fedcover.experiments.shift import ShiftStudy
 from fedcover.experiments.simulated import SimulatedStudy
@@ -30,29 +31,30 @@ def studies(names: Sequence[str], logits: Path | None = None) -> list[Study]:
         The user's own outputs. One study takes them or says why not; of several, those take them
         that have as many classes.
     """
-    given = None if logits is None else str(logits)
-    if given is not None and not set(names) & TAKERS:
+    path = None if logits is None else str(logits)
+    if path is not None and not set(names) & TAKERS:
         raise FedcoverError(
             f"{names[0]} does not use a file of logits",
             allowed="logits for " + ", ".join(sorted(TAKERS)),
             fix="Leave --logits out",
         )
-    classes = 0 if given is None else n_classes(given)
+    classes = 0 if path is None else n_classes(path)
     many = classes >= FEWEST
-    if given is not None and len(names) > 1 and not many and classes != 10:
+    if path is not None and len(names) > 1 and not many and classes != 10:
         raise FedcoverError(
-            f"{given} has {classes} classes",
+            f"{path} has {classes} classes",
             allowed=f"10 classes, or at least {FEWEST}",
             fix="Give outputs of a model for CIFAR-10 or for many labels",
         )
-    small = given if len(names) == 1 or not many else None
+    small = path if len(names) == 1 or not many else None
     large = source(logits if len(names) == 1 or many else None)
     made: dict[str, Study] = {
         "simulated": SimulatedStudy(),
         "cifar10": Cifar10Study(small),
         "imagenet": ImageNetStudy(large),
         "shift": ShiftStudy(large),
-        "privacy": PrivacyStudy(None, given) if many else PrivacyStudy(given, source(None)),
+        "privacy": PrivacyStudy(None, path) if many else PrivacyStudy(path, source(None)),
         "theory": TheoryStudy(),
+        "demo": DemoStudy(),
     }
     return [made[name] for name in names]

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from fedcover.experiments.agreeing import claim, number, ordered, published
+from fedcover.experiments.agreement import CIFAR10, claim, number, ordered, published
 from fedcover.experiments.compare import ALPHA, BUDGET, COMPETITORS, plain, rows_of
-from fedcover.experiments.federations import cifar10
-from fedcover.experiments.outputs import cifar10_records, file_text
-from fedcover.experiments.readings import CIFAR10
+from fedcover.experiments.federations import cifar10, cifar10_records, file_text
 from fedcover.experiments.records import Results
-from fedcover.experiments.showing import answered, coverage_histograms, method_table, within
+from fedcover.experiments.sections import answered, coverage_by_score, method_table, within
 from fedcover.experiments.study import Agreement, Row
 from fedcover.privacy.randomness import SeededBytes
+from fedcover.report.figures.charts import sideways, violins
+from fedcover.report.page import Section, responsive
 from fedcover.scores import APS
-
-if TYPE_CHECKING:
-    from fedcover.report.page import Section
 
 TEMPERATURE = 1.6
 SCORES = {"random U": APS(), "U = 1": APS(u=1.0)}
@@ -71,18 +68,15 @@ class Cifar10Study:
         return rows
 
     def sections(self, results: Results) -> Sequence[Section]:
-        from fedcover.experiments.drawing import sideways, violins
-        from fedcover.report.both import plot
-
-        facts = results.facts["settings"]
+        run = results.settings
         below = (
-            f"{results.repetitions} repetitions, α = {ALPHA}, n = {sum(facts['sizes'])} "
-            f"calibration records, 50 of them at agent 4, and {facts['n_test']} test records; "
-            f"{facts['data']}, temperature {TEMPERATURE:g}."
+            f"{results.repetitions} repetitions, α = {ALPHA}, n = {sum(run['sizes'])} "
+            f"calibration records, 50 of them at agent 4, and {run['n_test']} test records; "
+            f"{run['data']}, temperature {TEMPERATURE:g}."
         )
         five = {m: {u: results.values("coverage", u=u, method=m) for u in SCORES} for m in FIVE}
         out: list[Section] = [
-            plot(
+            responsive(
                 "cifar10-five",
                 "Who covers 90 % at agent 4?",
                 "Random U. " + within({m: five[m]["random U"] for m in FIVE}),
@@ -97,15 +91,12 @@ class Cifar10Study:
                 "coverage (share of test records)",
             )
         ]
-        for u in SCORES:
-            values = {m: results.values("coverage", u=u, method=m) for m in COMPETITORS}
-            name = f"cifar10-coverage-{'one' if u == 'U = 1' else 'random'}"
-            title, where = f"Coverage of all methods, {u}", f"agent 4, {u}"
-            out.append(coverage_histograms(name, title, where, values, below))
-        found = {m: results.values("size", u="random U", method=m) for m in COMPETITORS}
-        sizes, refused = answered(found)
+        names = "cifar10", "Coverage of all methods", "agent 4"
+        out += coverage_by_score(*names, results, list(COMPETITORS), below)
+        random = results.where(u="random U")
+        sizes, refused = answered({m: random.values("size", method=m) for m in COMPETITORS})
         out.append(
-            plot(
+            responsive(
                 "cifar10-sizes",
                 "How large are the sets?",
                 "A method that covers too little has smaller sets, not better ones.",
@@ -126,7 +117,7 @@ class Cifar10Study:
     def agreement(self, results: Results) -> Sequence[Agreement]:
         get = {m: results.values("coverage", u="random U", method=m) for m in COMPETITORS}
         ours, low = get["DP-FedCP"], float(np.quantile(get["Local"], 0.01))
-        whose = "our" if results.facts["settings"]["data"] == SHIPPED else "your file's"
+        whose = "our" if results.settings["data"] == SHIPPED else "your file's"
         missed = number("Fig. 2", "Global, random U", CIFAR10["Global"], get["Global"], 0.02)
         return [
             replace(missed, band=f"{missed.band}; {whose} network, not the paper's"),

@@ -13,8 +13,8 @@ from fedcover import methods
 from fedcover.api import calibrate
 from fedcover.engines.inprocess import InProcess
 from fedcover.errors import FedcoverError
+from fedcover.experiments.algorithm1 import Published
 from fedcover.experiments.federations import Draw
-from fedcover.experiments.published import Published
 from fedcover.experiments.study import Row
 from fedcover.methods.base import Method
 from fedcover.privacy.randomness import SYSTEM, Randomness, SeededBytes
@@ -42,9 +42,9 @@ class Competitor:
         if method is None:
             names = [s.name for s in draw.sites]
             method = methods.OracleWeights(priors=dict(zip(names, draw.priors, strict=True)))
-        given = (draw.target, self.privacy, InProcess(source=source), seed, self.certify)
-        found = calibrate(draw.sites, alpha, method, *given)
-        return found[draw.target].thresholds[0]
+        options = (draw.target, self.privacy, InProcess(source=source), seed, self.certify)
+        calibrations = calibrate(draw.sites, alpha, method, *options)
+        return calibrations[draw.target].thresholds[0]
 
 
 ALPHA = 0.1
@@ -93,10 +93,10 @@ def rows_of(
             if isinstance(competitor, Published) or competitor.privacy is None:
                 raise
             limits = None  # too small a budget for so few records is refused before it is spent
-        found = (np.nan,) * 3
+        measured = (np.nan,) * 3
         if limits is not None:
-            found = draw.coverage(limits), draw.size(limits), float(limits.max())
-        out.append({"method": name, **dict(zip(NUMBERS, found, strict=True))})
+            measured = draw.coverage(limits), draw.size(limits), float(limits.max())
+        out.append({"method": name, **dict(zip(NUMBERS, measured, strict=True))})
     return out
 
 

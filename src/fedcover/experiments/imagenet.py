@@ -11,28 +11,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcover.experiments.agreeing import claim, number, ordered, published
+from fedcover.experiments.agreement import IMAGENET, claim, number, ordered, published
 from fedcover.experiments.cifar10 import FIVE
 from fedcover.experiments.compare import ALPHA, BUDGET, plain, rows_of
 from fedcover.experiments.compare import COMPETITORS as EVERY
-from fedcover.experiments.federations import imagenet
-from fedcover.experiments.outputs import Records, file_text, read_records
-from fedcover.experiments.readings import IMAGENET
+from fedcover.experiments.federations import Records, file_text, imagenet, read_records
 from fedcover.experiments.records import Results
-from fedcover.experiments.showing import answered, coverage_histograms, method_table
+from fedcover.experiments.sections import answered, coverage_histograms, method_table
 from fedcover.experiments.study import Agreement, Row
 from fedcover.inputs import Floats
 from fedcover.logits import softmax
 from fedcover.privacy.randomness import SeededBytes
+from fedcover.report.figures.charts import Line, lines, sideways
+from fedcover.report.page import Section, Text, responsive
 from fedcover.scores import APS
-
-if TYPE_CHECKING:
-    from fedcover.report.page import Section
 
 TEMPERATURE = 10.0
 SHIFT = 0.9
@@ -109,42 +106,40 @@ def base_settings(path: str | None) -> dict[str, Any]:
 
 def below(results: Results) -> str:
     """What a caption says about the run: n, α, repetitions and the data."""
-    facts = results.facts["settings"]
+    run = results.settings
     return (
-        f"{results.repetitions} repetitions, α = {ALPHA}, n = {sum(facts['sizes']):,} calibration "
-        f"records, {facts['sizes'][-1]} of them at agent 11, and {facts['n_test']:,} test "
-        f"records; {facts['data']}, temperature {TEMPERATURE:g}, random U."
+        f"{results.repetitions} repetitions, α = {ALPHA}, n = {sum(run['sizes']):,} calibration "
+        f"records, {run['sizes'][-1]} of them at agent 11, and {run['n_test']:,} test "
+        f"records; {run['data']}, temperature {TEMPERATURE:g}, random U."
     )
 
 
 def marked(results: Results, title: str) -> str:
     """A title that says so where the data are synthetic."""
-    return f"{title} (synthetic data)" if results.facts["settings"]["synthetic"] else title
+    return f"{title} (synthetic data)" if results.settings["synthetic"] else title
 
 
 def origin(results: Results) -> Section:
     """Where the data come from, in words."""
-    from fedcover.report.page import Text
-
-    facts = results.facts["settings"]
-    if facts["synthetic"]:
+    run = results.settings
+    if run["synthetic"]:
         text = [
             "These are NOT ImageNet results, but a synthetic stand-in: 50,000 records of 1000 "
             "labels of very different difficulty, made so that the top label is right as often, "
             "the scores have nearly the same quantiles and the labels differ as much as in the "
             f"outputs of a public ResNet-50 on 5000 images. The top label is right for "
-            f"{facts['top_1']}.",
+            f"{run['top_1']}.",
             "For the real experiment make the logits with examples/imagenet and give them with "
             "--logits.",
         ]
     else:
         text = [
-            f"The {facts['data']}: {facts['records']:,} records, {facts['labels']} labels; the top "
-            f"label is right for {facts['top_1']}. The paper used a ResNet-152 and 50,000 images."
+            f"The {run['data']}: {run['records']:,} records, {run['labels']} labels; the top "
+            f"label is right for {run['top_1']}. The paper used a ResNet-152 and 50,000 images."
         ]
     if _scarce(results):
         text.append(
-            f"At 90 % shift a label of the harder half has {facts['records_per_hard_label']:g} "
+            f"At 90 % shift a label of the harder half has {run['records_per_hard_label']:g} "
             "calibration records on average. A weighted method puts a label of which it has seen "
             "none into every set, so that on data as few as these it covers more than 1-α."
         )
@@ -153,12 +148,12 @@ def origin(results: Results) -> Section:
 
 def _scarce(results: Results) -> bool:
     """Whether many labels go without a calibration record."""
-    return bool(results.facts["settings"]["records_per_hard_label"] < 4)
+    return bool(results.settings["records_per_hard_label"] < 4)
 
 
 def apart(results: Results, row: Agreement) -> Agreement:
     """A row whose band says why the number may differ from the paper's."""
-    synthetic = results.facts["settings"]["synthetic"]
+    synthetic = results.settings["synthetic"]
     why = "synthetic data, not ImageNet" if synthetic else "other outputs than the paper's"
     return replace(row, band=f"{row.band}; {why}")
 
@@ -187,8 +182,8 @@ class ImageNetStudy:
         easy = imagenet(records, APS(), 1.0).priors[0] > 0
         scores = records.above + 0.5 * records.own
         quantiles = {
-            f"score_quantiles_{g}": np.quantile(scores[mine[records.labels]], LEVELS)
-            for g, mine in (("G1", easy), ("G2", ~easy))
+            f"score_quantiles_{g}": np.quantile(scores[group[records.labels]], LEVELS)
+            for g, group in (("G1", easy), ("G2", ~easy))
         }
         return plain(
             {
@@ -206,27 +201,24 @@ class ImageNetStudy:
         return rows_of(draw, COMPETITORS, SeededBytes(seed, r))
 
     def sections(self, results: Results) -> Sequence[Section]:
-        from fedcover.experiments.drawing import lines, sideways
-        from fedcover.report.both import plot
-
         cover = {m: results.values("coverage", method=m) for m in COMPETITORS}
         sizes, refused = answered({m: results.values("size", method=m) for m in COMPETITORS})
         hidden = sizes.get("Sketch, ε = 2")
         private = "refused" if hidden is None else f"{hidden.mean():.1f}"
-        facts, rest = results.facts["settings"], below(results)
+        run, rest = results.settings, below(results)
         out: list[Section] = [
             origin(results),
-            plot(
+            responsive(
                 "imagenet-scores",
                 marked(results, "How different are the two groups of labels?"),
                 "Agents 1 to 10 hold mostly labels of G1, agent 11 mostly labels of G2.",
-                f"Distribution functions of the scores, at the mean of U, of the {facts['labels']} "
-                f"labels' easier half (G1) and harder half (G2); n = {facts['records']:,} "
-                f"records; {facts['data']}, temperature {TEMPERATURE:g}. The groups are the same "
+                f"Distribution functions of the scores, at the mean of U, of the {run['labels']} "
+                f"labels' easier half (G1) and harder half (G2); n = {run['records']:,} "
+                f"records; {run['data']}, temperature {TEMPERATURE:g}. The groups are the same "
                 f"in all {results.repetitions} repetitions; α = {ALPHA}.",
                 "Distribution functions of the scores in two groups of labels",
                 lines,
-                _curves(facts),
+                _curves(run),
                 "score (share of probability)",
                 "share of records with a smaller score",
                 log="x",
@@ -242,14 +234,14 @@ class ImageNetStudy:
             title = marked(results, title)
             out.append(coverage_histograms(f"imagenet-coverage-{name}", title, where, values, rest))
         out.append(
-            plot(
+            responsive(
                 "imagenet-sizes",
                 marked(results, "How large are the sets?"),
                 f"Global: {sizes['Global'].mean():.1f} labels on average, DP-FedCP "
                 f"{sizes['DP-FedCP'].mean():.1f}, Sketch at ε = 2 "
                 f"{private}.",
                 "Mean number of labels in a set, logarithmic scale, measured on about "
-                f"{facts['n_sizes']} test records: {rest} White mark: median; bar: middle half of "
+                f"{run['n_sizes']} test records: {rest} White mark: median; bar: middle half of "
                 f"the repetitions.{refused}",
                 "Violins of the mean set size by method",
                 sideways,
@@ -264,7 +256,7 @@ class ImageNetStudy:
 
     def agreement(self, results: Results) -> Sequence[Agreement]:
         get = {m: results.values("coverage", method=m) for m in COMPETITORS}
-        ours, wanted = get["DP-FedCP"], IMAGENET["DP-FedCP"]
+        ours, target = get["DP-FedCP"], IMAGENET["DP-FedCP"]
         near = {"DP-FedCP (ours)": ours, "Oracle": get["Oracle"], "Estimated": get["Estimated"]}
         spread = claim(
             "Fig. 3a",
@@ -277,17 +269,15 @@ class ImageNetStudy:
         rows = [
             apart(results, number("Fig. 3a", "Global", IMAGENET["Global"], get["Global"], 0.02)),
             ordered("Fig. 3a", get["Global"], ours),
-            *(weighted(results, number("Fig. 5b", m, wanted, v, 0.01)) for m, v in near.items()),
+            *(weighted(results, number("Fig. 5b", m, target, v, 0.01)) for m, v in near.items()),
             apart(results, spread),
             *published("Fig. 3a", {q: get[f"published, q₀ = {q}"] for q in ("0", "0.5")}),
         ]
         return [replace(a, what=marked(results, a.what)) for a in rows]
 
 
-def _curves(facts: Mapping[str, Any]) -> dict[str, Any]:
-    from fedcover.experiments.drawing import Line
-
+def _curves(run: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        f"{g}: {half} half of the labels": Line(np.array(facts[f"score_quantiles_{g}"]), LEVELS)
+        f"{g}: {half} half of the labels": Line(np.array(run[f"score_quantiles_{g}"]), LEVELS)
         for g, half in (("G1", "easier"), ("G2", "harder"))
     }

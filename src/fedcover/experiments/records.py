@@ -19,53 +19,58 @@ from fedcover.errors import FedcoverError, FileError
 from fedcover.experiments.study import Row
 
 KEY = b"fedcover"
-"""Under which the facts stand in the file's metadata."""
+"""Under which they stand in the file's own."""
 
 
 @dataclass(frozen=True)
 class Results:
-    """Rows of all repetitions, by column, with the facts of the run.
+    """Rows of all repetitions, by column, with what was run.
 
     Attributes
     ----------
     columns
         Equally long arrays by name.
-    facts
+    metadata
         Experiment, settings, seed, repetitions, versions.
     """
 
     columns: dict[str, NDArray[Any]]
-    facts: dict[str, Any]
+    metadata: dict[str, Any]
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
 
     @property
-    def repetitions(self) -> int:
-        return int(self.facts["repetitions"])
+    def settings(self) -> dict[str, Any]:
+        """Those of the study."""
+        return dict(self.metadata["settings"])
 
-    def where(self, **wanted: Any) -> Results:
+    @property
+    def repetitions(self) -> int:
+        return int(self.metadata["repetitions"])
+
+    def where(self, **equal: Any) -> Results:
         """The rows whose columns have these values."""
         keep = np.ones(len(self), dtype=bool)
-        for name, value in wanted.items():
+        for name, value in equal.items():
             keep &= self.columns[name] == value
-        return Results({n: c[keep] for n, c in self.columns.items()}, self.facts)
+        return Results({n: c[keep] for n, c in self.columns.items()}, self.metadata)
 
-    def values(self, column: str, **wanted: Any) -> NDArray[Any]:
+    def values(self, column: str, **equal: Any) -> NDArray[Any]:
         """A column of those rows."""
-        return self.where(**wanted).columns[column]
+        return self.where(**equal).columns[column]
 
     def kinds(self, column: str) -> list[Any]:
         """The different values of a column, in order of appearance."""
         return list(dict.fromkeys(self.columns[column].tolist()))
 
 
-def of_rows(rows: Sequence[Row], facts: dict[str, Any]) -> Results:
+def of_rows(rows: Sequence[Row], metadata: dict[str, Any]) -> Results:
     """Results from rows, all with the same columns."""
     if not rows:
         raise FedcoverError("no rows", allowed="at least one repetition", fix="Repeat it")
     names = list(rows[0])
-    return Results({n: np.array([row[n] for row in rows]) for n in names}, facts)
+    return Results({n: np.array([row[n] for row in rows]) for n in names}, metadata)
 
 
 def versions() -> dict[str, str]:
@@ -87,7 +92,7 @@ def save(results: Results, path: Path) -> None:
     """Write the table."""
     parquet, arrow = pyarrow_modules()
     table = arrow.table({n: arrow.array(c.tolist()) for n, c in results.columns.items()})
-    meta = {KEY: json.dumps(results.facts).encode()}
+    meta = {KEY: json.dumps(results.metadata).encode()}
     with part_of(path) as part:
         parquet.write_table(table.replace_schema_metadata(meta), part)
 
@@ -97,21 +102,21 @@ def load(path: Path) -> Results:
     parquet, arrow = pyarrow_modules()
     try:
         table = parquet.read_table(path)
-        facts = json.loads((table.schema.metadata or {})[KEY])
+        metadata = json.loads((table.schema.metadata or {})[KEY])
     except (OSError, KeyError, ValueError, arrow.ArrowException):
         raise FileError(
             f"{path} is not a results table of fedcover",
             allowed="a .parquet file written by fedcover reproduce",
             fix="Delete it and run the experiment again",
         ) from None
-    return Results({n: np.array(table[n].to_pylist()) for n in table.column_names}, facts)
+    return Results({n: np.array(table[n].to_pylist()) for n in table.column_names}, metadata)
 
 
-def joined(parts: Iterable[Results], facts: dict[str, Any]) -> Results:
+def joined(parts: Iterable[Results], metadata: dict[str, Any]) -> Results:
     """Several tables as one, in order."""
     tables = list(parts)
     names = tables[0].columns
-    return Results({n: np.concatenate([t.columns[n] for t in tables]) for n in names}, facts)
+    return Results({n: np.concatenate([t.columns[n] for t in tables]) for n in names}, metadata)
 
 
 def pyarrow_modules() -> tuple[Any, Any]:

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fedcover.experiments import imagenet
-from fedcover.experiments.agreeing import claim, number
+from fedcover.experiments.agreement import SHIFT, claim, number
 from fedcover.experiments.compare import ALPHA, plain, rows_of
 from fedcover.experiments.federations import imagenet as federation
 from fedcover.experiments.imagenet import apart, marked, weighted
-from fedcover.experiments.readings import SHIFT
 from fedcover.experiments.records import Results
+from fedcover.experiments.sections import mean_and_spread
 from fedcover.experiments.study import Agreement, Row
 from fedcover.privacy.randomness import SeededBytes
+from fedcover.report.figures.charts import Line, lines, violins
+from fedcover.report.page import Section, Table, responsive
 from fedcover.scores import APS
-
-if TYPE_CHECKING:
-    from fedcover.report.page import Section
 
 KINDS = ("Global", "Local", "DP-FedCP", "Sketch", "Estimated")
 WEIGHTED = KINDS[2:]
@@ -55,9 +54,6 @@ class ShiftStudy:
         return rows
 
     def sections(self, results: Results) -> Sequence[Section]:
-        from fedcover.experiments.drawing import Line, lines, violins
-        from fedcover.report.both import plot
-
         below = imagenet.below(results)
         cover = _columns(results, "coverage")
         size = _columns(results, "size")
@@ -74,7 +70,7 @@ class ShiftStudy:
         }
         return [
             imagenet.origin(results),
-            plot(
+            responsive(
                 "shift-coverage",
                 marked(results, "What does label shift do to coverage?"),
                 f"Global goes from {first:.3f} to {last:.3f}; means of the weighted methods are "
@@ -90,7 +86,7 @@ class ShiftStudy:
                 "shift (% of records from an agent's own half)",
                 "coverage (share of test records)",
             ),
-            plot(
+            responsive(
                 "shift-sizes",
                 marked(results, "What does it cost?"),
                 f"Sets of DP-FedCP go from {size[SHIFTS[0]]['DP-FedCP'].mean():.1f} to "
@@ -98,7 +94,7 @@ class ShiftStudy:
                 f"{size[SHIFTS[0]]['Global'].mean():.1f} to "
                 f"{size[SHIFTS[-1]]['Global'].mean():.1f}.",
                 f"Mean number of labels in a set, and the middle 80 % of the repetitions, measured "
-                f"on about {results.facts['settings']['n_sizes']} test records: {below}",
+                f"on about {results.settings['n_sizes']} test records: {below}",
                 "Mean set size by shift and method",
                 lines,
                 curves,
@@ -143,8 +139,6 @@ def _columns(results: Results, column: str) -> dict[int, dict[str, Any]]:
 
 
 def _table(results: Results, cover: Any, size: Any, below: str) -> Any:
-    from fedcover.report.page import Table
-
     return Table(
         marked(results, "All shifts in numbers"),
         ["shift", "Global in the paper, by eye", *KINDS],
@@ -152,11 +146,7 @@ def _table(results: Results, cover: Any, size: Any, below: str) -> Any:
             [
                 f"{s} %",
                 f"{SHIFT[s]:.3f}",
-                *(
-                    f"{cover[s][m].mean():.3f} ± {cover[s][m].std():.3f}\n"
-                    f"{size[s][m].mean():.1f} labels"
-                    for m in KINDS
-                ),
+                *(f"{mean_and_spread(cover[s][m])}\n{size[s][m].mean():.1f} labels" for m in KINDS),
             ]
             for s in SHIFTS
         ],

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from fedcover.experiments.agreeing import claim, number, published
+from fedcover.experiments.agreement import SIMULATED, claim, number, published
 from fedcover.experiments.compare import ALPHA, BUDGET, COMPETITORS, plain, rows_of
 from fedcover.experiments.federations import Simulated
-from fedcover.experiments.readings import SIMULATED
 from fedcover.experiments.records import Results
-from fedcover.experiments.showing import coverage_histograms, method_table
+from fedcover.experiments.sections import coverage_by_score, method_table
 from fedcover.experiments.study import Agreement, Row
 from fedcover.privacy.randomness import SeededBytes
+from fedcover.report.figures.charts import Line, lines, points
+from fedcover.report.page import Section, responsive
 from fedcover.scores import APS
-
-if TYPE_CHECKING:
-    from fedcover.report.page import Section
 
 SCORES = {"U = 1": APS(u=1.0), "random U": APS()}
 
@@ -55,12 +53,9 @@ class SimulatedStudy:
         return rows
 
     def sections(self, results: Results) -> Sequence[Section]:
-        from fedcover.experiments.drawing import lines, points
-        from fedcover.report.both import plot
-
         below = (
             f"{results.repetitions} repetitions, α = {ALPHA}, n = 1050 calibration records, 50 of "
-            f"them at agent 2, and {results.facts['settings']['n_test']} test records; Bayes "
+            f"them at agent 2, and {results.settings['n_test']} test records; Bayes "
             "classifier with a uniform prior."
         )
         out: list[Section] = []
@@ -71,7 +66,7 @@ class SimulatedStudy:
             for i, size in enumerate(fed.sizes)
         }
         out.append(
-            plot(
+            responsive(
                 "simulated-data",
                 "What do the data look like?",
                 "Agent 2 sees mostly class 3 and has only 50 records of its own.",
@@ -86,7 +81,7 @@ class SimulatedStudy:
             )
         )
         out.append(
-            plot(
+            responsive(
                 "simulated-scores",
                 "How hard is each class?",
                 "Scores of the classes differ, so a quantile of the wrong mix misses.",
@@ -102,11 +97,8 @@ class SimulatedStudy:
                 marks=False,
             )
         )
-        for u in SCORES:
-            values = {m: results.values("coverage", u=u, method=m) for m in COMPETITORS}
-            name = f"simulated-coverage-{'one' if u == 'U = 1' else 'random'}"
-            title, where = f"Coverage at agent 2, {u}", f"agent 2, {u}"
-            out.append(coverage_histograms(name, title, where, values, below))
+        names = "simulated", "Coverage at agent 2", "agent 2"
+        out += coverage_by_score(*names, results, list(COMPETITORS), below)
         groups = {u: {"u": u} for u in SCORES}
         out.append(
             method_table(results, list(COMPETITORS), groups, "All methods in numbers", below)
@@ -135,8 +127,6 @@ class SimulatedStudy:
 
 
 def _score_curves(fed: Simulated) -> dict[str, Any]:
-    from fedcover.experiments.drawing import Line
-
     rng, out = np.random.default_rng(1), {}
     for k in range(3):
         prior = np.eye(3)[k]

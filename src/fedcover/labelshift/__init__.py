@@ -1,11 +1,9 @@
 """Label shift: from label counts to the weights that make other sites' records count as one's own.
 
-ratios.py     likelihood ratios ŵ_y from counts (eq. 7 and 10), mixtures, effective size
-exact.py      the exact weights of Theorem 2.1 in closed form
-estimate.py   a target's label distribution from unlabelled predictions
+weights.py    likelihood ratios ŵ_y from counts (eq. 7 and 10), mixtures, effective size, and the
+              exact weights of Theorem 2.1 in closed form
+estimate.py   a target's label distribution from unlabelled predictions, and groups of similar sites
 mix.py        the better founded of its two ways, with the error of the estimate
-simplex.py    least squares over label distributions
-groups.py     sites with similar label mixes, to be calibrated as one target
 """
 
 from fedcover.labelshift.estimate import confusion, from_unlabelled, group_sites

@@ -137,6 +137,7 @@ class Method(Described, Protocol):
     """A calibration method: a frozen object that holds its options.
 
     most_rounds : at most how many rounds it takes, for progress bars; 0 if nothing is sent.
+    noise_at_server : optional; true where the server draws noise, so that no run can be repeated.
     """
 
     @property

@@ -33,8 +33,8 @@ from fedcover.methods.pooled import _ByPooling, _Pool
 from fedcover.methods.quantile_average import common_fit, refuse_distributions
 from fedcover.methods.sketch.grid import FEWEST_BINS, MOST_BINS, standard_cuts
 from fedcover.position import positions, scores_at
-from fedcover.privacy.noise import exp_bounds
 from fedcover.privacy.randomness import SYSTEM, Randomness, randbelow
+from fedcover.privacy.sampling import exp_bounds
 from fedcover.privacy.statement import SEEDED, PrivacyStatement
 
 BITS = 20
@@ -67,6 +67,7 @@ class ExponentialMechanism(_ByPooling):
     bins: int = 1000
 
     label: ClassVar[str] = "Exponential mechanism"
+    noise_at_server: ClassVar[bool] = True
     guarantee: ClassVar[str] = (
         "at least 1-α on average over calibration sets, test records and the privacy noise, only "
         "if all sites share one label distribution; nothing under label shift"

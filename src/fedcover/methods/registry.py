@@ -42,6 +42,8 @@ class Entry:
         Whether `fedcover audit` can test the ε it states.
     only_in_studies
         Why nobody can use it on real sites; empty if they can.
+    leaves
+        What leaves a site, in a few words, for tables.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Entry:
     private: bool = False
     audited: bool = False
     only_in_studies: str = ""
+    leaves: str = "what its own description says"
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -167,8 +170,18 @@ def entry_of(method: Method) -> Entry:
     )
 
 
+SCORES = "raw scores and labels"
+
 _OWN = (
-    Entry("sketch", Sketch, ("sketch",), usual=True, private=True, audited=True),
+    Entry(
+        "sketch",
+        Sketch,
+        ("sketch",),
+        usual=True,
+        private=True,
+        audited=True,
+        leaves="counts: one label × score table",
+    ),
     Entry(
         "dp-fedcp",
         DPFedCP,
@@ -176,20 +189,37 @@ _OWN = (
         usual=True,
         private=True,
         audited=True,
+        leaves="counts: by label, and weighted below query points; with a budget as sketch",
     ),
-    Entry("local", Local, (), usual=True, private=True),
-    Entry("pooled", Pooled, ("scores",)),
-    Entry("estimated-weights", EstimatedWeights, ("scores",)),
+    Entry("local", Local, (), usual=True, private=True, leaves="nothing"),
+    Entry("pooled", Pooled, ("scores",), leaves=SCORES),
+    Entry("estimated-weights", EstimatedWeights, ("scores",), leaves=SCORES),
     Entry(
         "oracle-weights",
         OracleWeights,
         ("scores",),
         only_in_studies="it needs the true label distributions, which only a study knows",
+        leaves=SCORES,
     ),
-    Entry("quantile-average", QuantileAverage, ("own-quantiles",)),
-    Entry("t-digest", TDigest, ("t-digest",)),
-    Entry("quantile-of-quantiles", QuantileOfQuantiles, ("ranked-scores",)),
-    Entry("exponential-mechanism", ExponentialMechanism, ("scores",)),
+    Entry(
+        "quantile-average",
+        QuantileAverage,
+        ("own-quantiles",),
+        leaves="one score for each α, number of records",
+    ),
+    Entry("t-digest", TDigest, ("t-digest",), leaves="clusters of scores; raw scores where few"),
+    Entry(
+        "quantile-of-quantiles",
+        QuantileOfQuantiles,
+        ("ranked-scores",),
+        leaves="one score for each α, number of records",
+    ),
+    Entry(
+        "exponential-mechanism",
+        ExponentialMechanism,
+        ("scores",),
+        leaves=f"{SCORES}, to a server that must be trusted",
+    ),
 )
 for _entry in _OWN:
     register(_entry)

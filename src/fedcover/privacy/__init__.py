@@ -5,6 +5,7 @@ events.py       what was released, as frozen facts
 accounting.py   from events to ε and back; all ε arithmetic is there
 randomness.py   where noise takes its bytes: the operating system, or a seed in experiments
 noise.py        exact integer noise
+sampling.py     integers of a law from uniform bits, settled exactly
 distributed.py  noise shares for secure sums, and the true ε of the sum
 ledger.py       a site's own budget: check, write, then answer
 """

@@ -1,9 +1,10 @@
 """Reports: figures from plain arrays, and one self-contained HTML page that holds them.
 
-- `estimate`: a number averaged over repetitions, with its confidence interval and its spread
-- `style`: colours, fonts, and figures to inline SVG, .svg and .png
-- `figures`: arrays in, matplotlib figures out
+- `figures`: the figures, a package; nothing else imports matplotlib
 - `page`: title, lead and sections in, one HTML file out
-
-matplotlib and jinja2 are imported by the last three only.
+- `sketch`: the page of a collected sketch
+- `personal`: the page of a site's own calibration from a sketch
+- `own_records`: coverage of a site's own records, for both
+- `score_axis`: an axis even in the bins of a sketch, and scores in words
+- `estimate`: a number averaged over repetitions, with its confidence interval and its spread
 """

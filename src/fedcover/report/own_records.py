@@ -6,16 +6,14 @@ import warnings
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from fedcover.calibration import Calibration
 from fedcover.errors import FedcoverWarning
 from fedcover.methods.sketch.result import SketchResult
 from fedcover.position import positions
-from fedcover.report import sketch_figures as figures
-from fedcover.report.page import Plot, Table
-from fedcover.report.style import NARROW, WIDE
+from fedcover.report.figures import sketch as figures
+from fedcover.report.page import Plot, Table, responsive
 from fedcover.site import Site
 
 Float64 = NDArray[np.float64]
@@ -91,12 +89,6 @@ def plot(
     cal
         Levels of the thresholds that a site alone uses, and what they cover.
     """
-
-    def draw(width: float, columns: int) -> Figure:
-        if len(curves) > PANELS:
-            return figures.many_curves(ALPHAS, curves, width=width)
-        return figures.coverage_curves(ALPHAS, curves, cal, width=width, columns=columns)
-
     sizes = sorted({n for n, _ in curves.values()})
     n = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
     band = (
@@ -116,15 +108,10 @@ def plot(
         f"{name} {_percent(curves, name)}" for name in curves
     )
     question = "Does every site get what it asks for?" if n_sites > 1 else "Does it hold at home?"
-    return Plot(
-        question,
-        answer or _span(curves),
-        "coverage",
-        draw(WIDE, 4),
-        draw(NARROW, 2),
-        caption,
-        alt,
-    )
+    said = "coverage", question, answer or _span(curves), caption, alt
+    if len(curves) > PANELS:
+        return responsive(*said, figures.many_curves, ALPHAS, curves)
+    return responsive(*said, figures.coverage_curves, ALPHAS, curves, cal)
 
 
 def numbers(curves: Curves) -> Table:

@@ -1,7 +1,7 @@
 """One self-contained HTML page: a title, a lead, key numbers, then sections in order.
 
     write_page("report.html", "Title", "What was found.", [
-        Plot("Does it work?", "Yes, here.", {"wide": figure}, "caption", alt="…"),
+        responsive("name", "Does it work?", "Yes, here.", "caption", "alt", draw, data),
         Table("Numbers", columns, rows, "caption"),
         Text("What this promises", paragraphs=["…"]),
     ])
@@ -12,17 +12,15 @@ Everything is inside the file: no fonts, scripts or images from elsewhere.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import Any, ClassVar
 
 from fedcover._io.writing import write
-from fedcover.report import style
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from fedcover.report.figures import style
+from fedcover.report.figures.style import Figure
 
 
 @dataclass(frozen=True)
@@ -135,6 +133,22 @@ class Plot:
 
 
 Section = Text | Table | Plot
+
+
+def responsive(
+    name: str,
+    title: str,
+    answer: str,
+    caption: str,
+    alt: str,
+    draw: Callable[..., Figure],
+    *args: Any,
+    **kwargs: Any,
+) -> Plot:
+    """A figure for a desktop window and for a phone; `draw(*args, width=…, **kwargs)` makes it."""
+    wide = draw(*args, width=style.WIDE, **kwargs)
+    narrow = draw(*args, width=style.NARROW, **kwargs)
+    return Plot(title, answer, name, wide, narrow, caption, alt)
 
 
 def write_page(

@@ -7,7 +7,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from fedcover.calibration import Calibration
@@ -16,11 +15,10 @@ from fedcover.methods.sketch.personalise import Personal, blend
 from fedcover.methods.sketch.result import SketchResult
 from fedcover.position import positions
 from fedcover.report import own_records
-from fedcover.report import personal_figures as figures
-from fedcover.report.page import Fact, Plot, Section, Table, Text, write_page
+from fedcover.report.figures import sketch as figures
+from fedcover.report.page import Fact, Plot, Section, Table, Text, responsive, write_page
 from fedcover.report.score_axis import ScoreAxis, span
 from fedcover.report.sketch import records
-from fedcover.report.style import NARROW, WIDE
 from fedcover.site import Site
 
 Float64 = NDArray[np.float64]
@@ -142,9 +140,6 @@ def _distribution(
         part = np.unique(np.linspace(0, len(at) - 1, POINTS).astype(int))
         own = axis.places(at[part]), (part + 1) / len(at)
 
-    def draw(width: float) -> Figure:
-        return figures.distribution(axis, places, values, deviation, marks, own, width=width)
-
     half = len(cal.alpha) // 2
     answer = (
         f"{100 * (1 - cal.alpha[half]):g}% of this site's records are expected at or below the "
@@ -169,8 +164,11 @@ def _distribution(
         f"label to the highest.{also}{some} Assumed: records of one label look alike at all sites."
     )
     alt = "Thresholds: " + ", ".join(f"α = {m.alpha:g}, score {m.text}" for m in marks)
-    return Plot("Where do the thresholds come from?", answer, "distribution", draw(WIDE),
-                draw(NARROW), caption, alt)  # fmt: skip
+    title, drawn = (
+        "Where do the thresholds come from?",
+        (axis, places, values, deviation, marks, own),
+    )
+    return responsive("distribution", title, answer, caption, alt, figures.distribution, *drawn)
 
 
 def _error_parts(
@@ -200,8 +198,8 @@ def _error_parts(
     alt = "Errors in points: " + ", ".join(
         f"{name} {100 * value:.2f}" for name, value in {**parts, **totals}.items()
     )
-    wide, narrow = (figures.error_parts(parts, totals, width=w) for w in (WIDE, NARROW))
-    return Plot("How far may the coverage be off?", answer, "errors", wide, narrow, caption, alt)
+    title = "How far may the coverage be off?"
+    return responsive("errors", title, answer, caption, alt, figures.error_parts, parts, totals)
 
 
 def _coverage(sketch: SketchResult, cal: Calibration, site: Site, use_own: bool) -> Plot:

@@ -1,11 +1,13 @@
 """fedcover on Flower: its simulation runtime, and real deployments.
 
-    transport.py     letters over Flower's message API
-    site.py        a site from its node's own configuration
-    client_app.py  the ClientApp of a site
-    run.py         a run from Flower's run configuration: who, what, how long
-    server_app.py  the ServerApp
-    simulation.py  the engine for studies with many virtual sites
+    apps.py         the two Flower apps, of the server and of a site
+    transport.py    envelopes over Flower's message API
+    run_config.py   a run from Flower's run configuration: who, what, how long
+    site_config.py  a site from its node's own configuration
+    settings.py     what both configurations share: settings as fields of a dataclass
+    simulation.py   the engine for studies with many virtual sites
+    scaffold.py     the folder that `fedcover flower init` writes, from app/
+    doctor/         `fedcover flower doctor`
 
 Imported only where it is used: Flower is an extra, `pip install 'fedcover[flower]'`.
 """

@@ -41,7 +41,7 @@ class Run:
     threshold: int = setting("fewest sites that may be left in a secure sum; 0 for two thirds", 0)
     roster: str = setting("file with the public keys of all sites; needed for secure sums", "")
     seconds: float = setting("how long to wait for the replies of one stage", 120.0)
-    resends: int = setting("how often a letter is sent again to those that did not answer", 2)
+    resends: int = setting("how often an envelope is sent again to those that did not answer", 2)
     seed: int = setting("seed of subsampling and of the choice of participants", 0)
     out: str = setting(
         "folder at the server; a run writes into a folder of its own name in it", "runs"

@@ -42,7 +42,7 @@ class FlowerSimulation(Engine):
     seconds
         To wait for the replies of one stage.
     resends
-        How often a letter is sent again to those that did not answer.
+        How often an envelope is sent again to those that did not answer.
     cpus_per_site
         Of the machine's cores, for each virtual client at work.
     """
@@ -95,7 +95,7 @@ class FlowerSimulation(Engine):
             try:
                 coordinator = Coordinator(
                     transport=GridTransport(grid),
-                    run_name="simulation",
+                    run_name=f"simulation {os.urandom(8).hex()}",  # another run makes other choices
                     retry=RetryPolicy(self.seconds, self.resends, len(sites)),
                     roster=roster,
                 )
@@ -128,7 +128,7 @@ class FlowerSimulation(Engine):
 
 @dataclass(frozen=True)
 class _SiteOf:
-    """Makes the node of a virtual client. Ray gets it with every letter, so it holds no site."""
+    """Makes the node of a virtual client. Ray gets it with every envelope, so it holds no site."""
 
     folder: Path
     keys: dict[str, bytes] | None

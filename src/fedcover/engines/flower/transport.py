@@ -1,4 +1,4 @@
-"""Letters over Flower's message API: one config record with the bytes, and nothing else."""
+"""Envelopes over Flower's message API: one config record with the bytes, and nothing else."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ PAUSE = 0.3
 """Seconds between two looks for replies; Flower's own call waits ten times as long."""
 
 
-def packed(letter: bytes) -> RecordDict:
-    """A letter as Flower carries it."""
-    return RecordDict({RECORD: ConfigRecord({KEY: letter})})
+def packed(envelope: bytes) -> RecordDict:
+    """An envelope as Flower carries it."""
+    return RecordDict({RECORD: ConfigRecord({KEY: envelope})})
 
 
 def unpacked(content: RecordDict) -> bytes:
-    """The letter of such a record; empty bytes, which no letter is, where there is none."""
+    """The envelope of such a record; empty bytes, which no envelope is, where there is none."""
     record = content.config_records.get(RECORD)
-    letter = record.get(KEY) if record is not None else None
-    return letter if isinstance(letter, bytes) else b""
+    envelope = record.get(KEY) if record is not None else None
+    return envelope if isinstance(envelope, bytes) else b""
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class GridTransport:
     def nodes(self) -> list[int]:
         return sorted(self.grid.get_node_ids())
 
-    def exchange(self, letters: Mapping[int, bytes], seconds: float) -> dict[int, bytes]:
+    def exchange(self, envelopes: Mapping[int, bytes], seconds: float) -> dict[int, bytes]:
         messages = [
-            Message(packed(letter), dst_node_id=node, message_type=f"query.{QUERY}")
-            for node, letter in letters.items()
+            Message(packed(envelope), dst_node_id=node, message_type=f"query.{QUERY}")
+            for node, envelope in envelopes.items()
         ]
         until = time.monotonic() + seconds
         waiting = {sent for sent in self.grid.push_messages(messages) if sent}

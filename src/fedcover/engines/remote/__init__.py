@@ -1,19 +1,18 @@
 """Sites on other machines, whatever carries the bytes: Flower does, and tests do without it.
 
-letters.py     what travels, as bytes: a head in JSON and a message
-codes.py       what a site may say when it refuses, and nothing more
+envelope.py        what travels, as bytes: a header of facts and at most one message
+codes.py           what a site may say when it refuses, and nothing more
+result_message.py  what was published: made at the server, read at the sites
 
 a site
-rules.py       what it accepts, from its own configuration
-node.py        takes a letter, gives a letter
-summing.py     its part in secure sums, and a guard over what its noisy numbers enter
-memory.py      what it remembers between two letters, on its own disk
-published.py   what it makes of the result
+policy.py          what it accepts, from its own configuration
+client.py          takes an envelope, gives an envelope
+secure_rounds.py   its part in secure sums, and a guard over what its noisy numbers enter
+client_state.py    what it remembers between two envelopes, on its own disk
 
 the server
-post.py        letters out and replies in, with resends
-greeting.py    what sites say of themselves, checked
-conductor.py   takes a method through its rounds
-totals.py      a round as a sum, secure or not
-checkpoint.py  the rounds that are done, so that a run can go on
+coordinator.py     the engine: hello, the rounds of a method, open or as secure sums, finish
+transport.py       envelopes out and replies in, with resends
+handshake.py       what sites say of themselves, checked
+checkpoint.py      the rounds that are done, so that a run can go on
 """

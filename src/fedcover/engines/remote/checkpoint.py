@@ -32,6 +32,9 @@ class Checkpoint:
 
     folder: Path
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "folder", Path(self.folder))  # a text will do
+
     def known(self) -> dict[str, Any] | None:
         """What the run is of which this is the checkpoint; None before there is one."""
         return self._facts("run.json")

@@ -1,8 +1,8 @@
-"""What a site remembers between two letters: small files in a folder of its own.
+"""What a site remembers between two envelopes: small files in a folder of its own.
 
-In a deployment every letter starts a new process, so nothing is kept in memory. Files are replaced
-whole and reach the disk before a reply leaves. Nobody but the site's own user may read them: they
-hold secrets of secure sums, and the log may quote data.
+In a deployment every envelope starts a new process, so nothing is kept in memory. Files are
+replaced whole and reach the disk before a reply leaves. Nobody but the site's own user may read
+them: they hold secrets of secure sums, and the log may quote data.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ClientState:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """One letter at a time: a resent letter may arrive while the first is being answered."""
+        """One envelope at a time: a resent one may arrive while the first is being answered."""
         import fcntl
 
         with open(self._handle("lock", os.O_TRUNC), "wb") as file:
@@ -53,7 +53,7 @@ class ClientState:
             yield
 
     def score_seed(self) -> int:
-        """A seed of this site's own: every letter starts a new process, scores must not change."""
+        """A seed of this site's own: each envelope starts a process, and scores must not change."""
         with self.locked():
             seed = self._read("score-seed")
             if seed is None:

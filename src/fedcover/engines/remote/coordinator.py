@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from fedcover import checks
+from fedcover._io.facts import digest
 from fedcover.engines.base import (
     Asked,
     Engine,
@@ -32,12 +34,17 @@ from fedcover.engines.remote.checkpoint import Checkpoint
 from fedcover.engines.remote.codes import CODES, refused_by
 from fedcover.engines.remote.envelope import Envelope, checked_run
 from fedcover.engines.remote.handshake import Members, as_before, introduction
-from fedcover.engines.remote.result_message import result_header, result_message
+from fedcover.engines.remote.result_message import (
+    check_publishable,
+    result_header,
+    result_message,
+)
 from fedcover.engines.remote.transport import Node, RetryPolicy, Transport, request_all
 from fedcover.errors import FedcoverError
 from fedcover.members import Federation, two_of_a_name
-from fedcover.methods.base import Message, Method, Round, SumRound, Task
+from fedcover.methods.base import Message, Method, Round, SumRound, Task, checked_certify
 from fedcover.methods.registry import entry_of, for_real_sites, names
+from fedcover.methods.sketch.method import Sketch
 from fedcover.privacy.statement import Privacy
 from fedcover.site import Site
 
@@ -53,13 +60,14 @@ class Coordinator(Engine):
     transport
         What carries the envelopes.
     run_name
-        Name of the run; the same again repeats it, and costs nothing.
+        Name of the run; the same again repeats it, and costs nothing. Seeded choices follow from
+        it where no seed is given.
     retry
         How long to wait, how often to ask again, and how many sites must be there.
     checkpoint
         Where finished rounds are kept; None for nowhere.
     roster
-        Public keys of the sites, for secure sums; None adds replies up without one.
+        Public keys of the sites, by name; needed for secure sums.
     min_survivors
         The fewest sites that may be left in a secure sum; None for two thirds of them.
     alpha, certify
@@ -84,7 +92,7 @@ class Coordinator(Engine):
     checkpoint: Checkpoint | None = None
     roster: Any = None
     min_survivors: int | None = None
-    alpha: tuple[float, ...] = (0.1,)
+    alpha: float | Sequence[float] = (0.1,)
     certify: float | None = None
     on_progress: Callable[[int, int], None] = lambda done, most: None
     nodes: dict[str, Node] = field(default_factory=dict)
@@ -95,9 +103,14 @@ class Coordinator(Engine):
     _members: Members = field(default_factory=dict)
 
     seconds_per_round = 5.0
+    elsewhere = True
 
     def __post_init__(self) -> None:
         checked_run(self.run_name)
+        checks.alphas(self.alpha)
+        checked_certify(self.certify, Sketch())
+        if self.min_survivors is not None:
+            checks.whole(self.min_survivors, "min_survivors", 1)
 
     def meet(
         self, sites: Sequence[Site] | None, method: Method | None, privacy: Privacy | None
@@ -116,20 +129,31 @@ class Coordinator(Engine):
                 fix="Choose one of " + ", ".join(names()),
             )
         name = for_real_sites(entry_of(method).name).name
+        check_publishable(method)
+        if privacy is not None and privacy.secure_sum and self.roster is None:
+            raise FedcoverError(
+                "view='secure-sum', and a Coordinator without roster",
+                allowed="roster: the public keys of all sites, by name",
+                fix="Give it, or choose view='server', which needs more noise",
+            )
         members = self.hello(name, privacy)
         ordered = [members[name] for name in sorted(members)]
-        if privacy is None or not privacy.secure_sum or self.roster is None:
+        if privacy is None or not privacy.secure_sum:
             return Federation.of(ordered)
         return Federation.of(ordered, self.min_survivors or usual_survivors(len(ordered)))
 
     def run(self, method: Method, task: Task, sites: Sequence[Site] | None) -> Outcome:
         """Both halves of a method to the end; finished rounds are played back, not repeated."""
+        if task.seed is None:  # the same run must make the same choices, or it asks other queries
+            task = replace(task, seed=int(digest(self.run_name)[:8], 16))
         done = 0
 
         def ask(number: int, asked: Asked) -> Round:
             nonlocal done
             if number == 0:  # not before: a task that the method refuses leaves no checkpoint
                 done = self._begin(method, task)
+                if done and getattr(method, "noise_at_server", False):
+                    raise self._noise_anew(method)
             if self.checkpoint is not None and number < done:
                 replies = self.checkpoint.replies(number, queries_of(asked), self.traffic)
                 if isinstance(asked, SumRound) and "sum" not in replies:  # kept by version 0.1
@@ -146,22 +170,30 @@ class Coordinator(Engine):
         """Sends every site what was published; who has it stands in `informed` afterwards."""
         self.publication = publication
         messages = result_message(publication)
-        if self.missing.keys() & set(messages):  # who was lost may be back, and is asked once
-            self.retry = replace(self.retry, resends=0)
-        self.inform(messages, result_header(publication, self.alpha, self.certify))
+        # Who was lost may be back, and is asked once: all resends would be waited for in vain.
+        lost = self.missing.keys() & set(messages)
+        retry = replace(self.retry, resends=0) if lost else self.retry
+        header = result_header(publication, checks.alphas(self.alpha), self.certify)
+        self.inform(messages, header, retry)
 
-    def inform(self, messages: Mapping[str, Message], header: Mapping[str, Any]) -> list[str]:
+    def inform(
+        self,
+        messages: Mapping[str, Message],
+        header: Mapping[str, Any],
+        retry: RetryPolicy | None = None,
+    ) -> list[str]:
         """Sends the last messages of a run; the names of the sites that took them."""
+        retry = retry or self.retry
         envelopes = {
             name: Envelope("finish", self.run_name, self.traffic.rounds, header, message)
             for name, message in messages.items()
         }
-        replies, refused = self._exchange(envelopes)
+        replies, refused = self._exchange(envelopes, retry)
         for name in envelopes:
             if name in refused:
                 self.missing[name] = CODES[refused[name]][0]
             elif name not in replies:
-                self.missing[name] = f"did not take the result {self.retry.description}"
+                self.missing[name] = f"did not take the result {retry.description}"
         self.informed = sorted(replies)
         return self.informed
 
@@ -300,7 +332,7 @@ class Coordinator(Engine):
     ) -> tuple[dict[str, Message], dict[str, str]]:
         """Replies to queries by site, and the codes of those that refused; bytes are counted."""
         envelopes = {n: Envelope(phase, self.run_name, number, {}, q) for n, q in queries.items()}
-        replies, refused = self._exchange(envelopes)
+        replies, refused = self._exchange(envelopes, self.retry)
         out = {}
         for name, reply in replies.items():
             assert reply.payload is not None  # or it would not count as a reply
@@ -310,16 +342,23 @@ class Coordinator(Engine):
         return out, refused
 
     def _exchange(
-        self, envelopes: Mapping[str, Envelope]
+        self, envelopes: Mapping[str, Envelope], retry: RetryPolicy
     ) -> tuple[dict[str, Envelope], dict[str, str]]:
         """Good replies by site, and codes of refusals; a site without a node is silent."""
         by_node = {node: name for name, node in self.nodes.items() if name in envelopes}
         asked = {node: envelopes[name] for node, name in by_node.items()}
-        replies, refused = request_all(self.transport, asked, self.retry)
+        replies, refused = request_all(self.transport, asked, retry)
         found = {by_node[node]: reply for node, reply in replies.items()}
         return {n: found[n] for n in envelopes if n in found}, {
             by_node[node]: code for node, code in refused.items()
         }
+
+    def _noise_anew(self, method: Method) -> FedcoverError:
+        return FedcoverError(
+            f"run {self.run_name!r} once more, with method {method.label}",
+            allowed="one run under a name: the server would draw its noise anew, and spend ε twice",
+            fix="Start under another name, and count the ε of both",
+        )
 
     def _too_few(self, found: int) -> FedcoverError:
         why = "".join(f"; {name} {reason}" for name, reason in list(self.missing.items())[:5])

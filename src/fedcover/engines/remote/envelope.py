@@ -29,7 +29,7 @@ LONGEST_RUN = 100
 
 @dataclass(frozen=True)
 class Envelope:
-    """One letter: what it is about, and at most one message.
+    """One envelope: what it is about, and at most one message.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Envelope:
 
     @classmethod
     def of_bytes(cls, data: bytes) -> Envelope:
-        """The letter in some bytes; one clear error for anything else."""
+        """The envelope in some bytes; one clear error for anything else."""
         start = data[: len(wire.MAGIC) + 1] if isinstance(data, bytes) else b""
         if start[:-1] == wire.MAGIC and start[-1] != wire.VERSION:
             raise other_version(f"bytes of version {start[-1]}", f"version {wire.VERSION}")
@@ -72,7 +72,7 @@ class Envelope:
             raise other_version(f"version {version!r}", f"version {VERSION}")
         parts = set(outer.arrays)
         if outer.kind != "letter" or not parts <= {"head", "body"} or len(outer.numbers) != 1:
-            raise _strange("it has parts that no letter has")
+            raise _strange("it has parts that no envelope has")
         head = _head(outer)
         body = outer.arrays.get("body")
         if body is not None and (body.dtype != np.uint8 or body.ndim != 1):
@@ -87,7 +87,7 @@ class Envelope:
 
 
 def digest(data: bytes) -> str:
-    """Stands for a letter in the reply to it."""
+    """Stands for an envelope in the reply to it."""
     return sha256(data)[:32]
 
 
@@ -104,10 +104,10 @@ def checked_run(run: object) -> str:
 
 
 def other_version(found: str, wanted: str) -> Refusal:
-    """The error for letters of another format."""
+    """The error for envelopes of another format."""
     return Refusal(
         "version",
-        f"a letter has {found}",
+        f"an envelope has {found}",
         allowed=wanted,
         fix="Install the same version of fedcover at the server and at every site",
     )
@@ -132,14 +132,14 @@ def _head(outer: Message) -> _Head:
     except (TypeError, ValueError) as error:
         raise _strange(f"its head cannot be read ({error})") from None
     if head.stage not in PHASES or not 0 <= head.number < 1 << 31:
-        raise _strange("its head is not that of a letter")
+        raise _strange("its head is not that of an envelope")
     checked_run(head.run)
     return head
 
 
 def _strange(what: str) -> FedcoverError:
     return FedcoverError(
-        f"something came that is no letter of fedcover: {what}",
-        allowed="letters of fedcover",
+        f"something came that is no envelope of fedcover: {what}",
+        allowed="envelopes of fedcover",
         fix="Check that both ends run fedcover, in the same version",
     )

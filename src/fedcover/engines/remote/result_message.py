@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from fedcover import checks
-from fedcover._io.facts import facts_of, made_of
+from fedcover._io.facts import facts_of, from_json, made_of, to_json
 from fedcover.calibration import Calibration, Cost
 from fedcover.engines.base import Publication
 from fedcover.errors import FedcoverError
 from fedcover.fit import Fit, Provenance, calibration_of
 from fedcover.methods import registry
-from fedcover.methods.base import Target, Task, checked_certify
+from fedcover.methods.base import Method, ServerMethod, Target, Task, checked_certify
 from fedcover.methods.registry import entry_of
 from fedcover.methods.sketch.file import from_bytes, to_bytes
+from fedcover.methods.sketch.method import Sketch
 from fedcover.methods.sketch.result import SketchResult
 from fedcover.position import TOP
 from fedcover.privacy.statement import PrivacyStatement
@@ -26,6 +27,38 @@ from fedcover.wire import Message
 
 ARRAYS = {"positions": np.int64, "ratios": np.float64, "records": np.float64, "unseen": np.float64}
 NUMBERS = ("total", "available")
+
+MOST_WORDS = 1 << 16
+"""Bytes of what a method may say of a fit."""
+
+
+@dataclass(frozen=True)
+class _Words:
+    """What a method says of a fit."""
+
+    error: str
+    alarms: tuple[str, ...]
+
+
+def check_publishable(method: Method) -> None:
+    """Refuses, before any message, a method of whose result sites elsewhere could make nothing."""
+    if isinstance(method, Sketch):
+        return
+    if method.most_rounds and not isinstance(method, ServerMethod):
+        raise FedcoverError(
+            f"method {method.label} for sites that are elsewhere",
+            allowed="a Sketch, a ServerMethod, or a method that sends nothing",
+            fix="Derive it from fedcover.methods.base.ServerMethod: its server publishes a Fit for "
+            "every target",
+        )
+    try:
+        to_json(_options(method))
+    except (TypeError, ValueError) as error:
+        raise FedcoverError(
+            f"an option of method {method.label} that cannot travel ({error})",
+            allowed="numbers, texts, None and lists of them",
+            fix="Keep other things out of the fields of the method",
+        ) from None
 
 
 def result_message(publication: Publication) -> dict[str, Message]:
@@ -50,6 +83,11 @@ def fit_message(fit: Fit) -> Message:
     numbers = {name: getattr(fit, name) for name in NUMBERS}
     if fit.counted is not None:
         numbers["counted"] = fit.counted
+    if fit.coverage_error is not None:
+        arrays["coverage_error"] = fit.coverage_error
+    if fit.error or fit.alarms:
+        words = to_json(facts_of(_Words(fit.error, fit.alarms)))
+        arrays["words"] = np.frombuffer(words.encode(), np.uint8)
     return Message("fit", arrays, numbers)
 
 
@@ -60,17 +98,21 @@ def result_header(
     task, method = publication.task, publication.method
     if isinstance(publication.published, SketchResult):
         return {"alphas": alpha, "certify": certify}
-    entry = entry_of(method)
     return {
         "alphas": task.alphas,
         "certify": task.certify,
-        "method": entry.name,
+        "method": entry_of(method).name,
         "label": method.label,
         "privacy": facts_of(publication.statement),
         "cost": facts_of(publication.cost),
         "n_sites": len(task.sites),
-        "options": {name: getattr(method, name) for name in entry.options},
+        "options": _options(method),
     }
+
+
+def _options(method: Method) -> dict[str, Any]:
+    """The options with which a site makes the method anew."""
+    return {name: facts_of(getattr(method, name)) for name in entry_of(method).options}
 
 
 def calibration_from(
@@ -131,9 +173,12 @@ def _finalised(message: Message, facts: Mapping[str, Any], site: Site) -> Callab
 
 def _read_fit(message: Message, alphas: tuple[float, ...], site: Site) -> Fit:
     """The fit of this site, checked against public facts."""
-    shapes = {"positions": (len(alphas), site.n_classes)}
+    shapes = {"positions": (len(alphas), site.n_classes), "coverage_error": (len(alphas),)}
     values: dict[str, Any] = {}
-    for name, kind in ARRAYS.items():
+    kinds: dict[str, Any] = dict(ARRAYS)
+    if "coverage_error" in message.arrays:
+        kinds["coverage_error"] = np.float64
+    for name, kind in kinds.items():
         values[name] = array = message.arrays[name]
         good = array.dtype == kind and array.shape == shapes.get(name, (site.n_classes,))
         if not good or not np.isfinite(array).all() or (array < 0).any():
@@ -143,8 +188,14 @@ def _read_fit(message: Message, alphas: tuple[float, ...], site: Site) -> Fit:
     for name in NUMBERS:
         values[name] = checks.real(message.numbers[name], name, 0, np.inf)
     values["available"] = checks.whole(message.numbers["available"], "available", 1)
-    counted = message.numbers.get("counted")
-    return Fit(**values, counted=None if counted is None else checks.whole(counted, "counted", 0))
+    if (counted := message.numbers.get("counted")) is not None:
+        values["counted"] = checks.whole(counted, "counted", 0)
+    if "words" in message.arrays:
+        words = made_of(_Words, from_json(message.arrays["words"].tobytes(), MOST_WORDS))
+        if not all(text.isprintable() for text in (words.error, *words.alarms)):
+            raise _strange("words that cannot be")
+        values |= vars(words)
+    return Fit(**values)
 
 
 def _strange(what: str) -> FedcoverError:

@@ -39,7 +39,7 @@ class SecureSumSession:
     participant, state
         The site's identity and its folder.
     round_
-        The round of the run that the letter is of; the same when the run is repeated.
+        The round of the run that the envelope is of; the same when the run is repeated.
     accept
         Refuses terms that the site's rules do not allow.
     answered

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from fedcover import checks
 from fedcover.engines.remote.codes import Refusal, known_code
 from fedcover.engines.remote.envelope import Envelope, digest
 from fedcover.errors import FedcoverError
@@ -42,6 +43,11 @@ class RetryPolicy:
     seconds: float = 120.0
     resends: int = 2
     quorum: int = 1
+
+    def __post_init__(self) -> None:
+        checks.real(self.seconds, "seconds", 0, 1e6, open_low=True)
+        checks.whole(self.resends, "resends", 0)
+        checks.whole(self.quorum, "quorum", 1)
 
     @property
     def description(self) -> str:

@@ -1,12 +1,11 @@
 """`fedcover flower doctor`: looks at a set-up before anything is sent, and says what to do.
 
-examination.py   all looks in order
+examination.py   all looks in order, and versions
 findings.py      what was looked at, whether it is good, and what to do if not
-packages.py      versions
 certificates.py  TLS: dates, names, who signed, which key
 site.py          a site: its data, key, roster, ledger and folders
-app.py           a run: its settings, and whether a site would accept it
-rehearsal.py     what a run would cost a site's ledger, played through with made-up records
+app.py           a run: its settings, whether a site would accept it, and what it would cost its
+                 ledger, played through with made-up records
 
 Nothing here opens a connection, changes a file, or shows a key or a record.
 """

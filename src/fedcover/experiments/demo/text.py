@@ -1,0 +1,230 @@
+"""The demo's numbers in words, every sentence from the results, and the words it uses."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedcover.calibration import Calibration
+from fedcover.experiments.demo import data
+from fedcover.experiments.demo.results import ESTIMATED, GLOBAL, LOCAL, OURS, DemoResults
+from fedcover.report.estimate import Estimate, over_repetitions
+from fedcover.report.page import Text
+
+SIMULATION = (
+    "This is a simulation on one machine: rounds and bytes are counted as a network would see "
+    "them, and nothing was sent."
+)
+THE_NAME = (
+    f"{OURS} is the name the method has in its paper; no differential privacy (DP) is claimed here."
+)
+
+
+def percent(share: float, digits: int = 1) -> str:
+    return f"{100 * share:.{digits}f}%"
+
+
+def promise(alpha: float) -> str:
+    """1-α in percent, without decimals where it has none."""
+    whole = abs(100 * alpha - round(100 * alpha)) < 1e-9
+    return percent(1 - alpha, 0 if whole else 1)
+
+
+def coverage(e: Estimate) -> str:
+    """Mean and half-width of its confidence interval, in percent."""
+    return f"{100 * e.mean:.1f} ± {100 * e.half_width:.1f}"
+
+
+def size(e: Estimate) -> str:
+    return f"{e.mean:.2f} ± {e.half_width:.2f}"
+
+
+def data_size(n: float) -> str:
+    """A number of bytes, short."""
+    for unit in ("B", "kB", "MB"):
+        if n < 999.5:
+            return f"{n:.0f} {unit}" if unit == "B" or n >= 99.5 else f"{n:.1f} {unit}"
+        n /= 1000
+    return f"{n:.1f} GB"
+
+
+def fraction(value: float) -> str:
+    """A small number in words where there is a plain one."""
+    return "one millionth" if value == 1e-6 else f"{value:.2g}"
+
+
+def calibration(results: DemoResults, method: str) -> Calibration:
+    """What a method made for the small site in the last split."""
+    return results.calibrations[method][data.SMALL.name]
+
+
+def gamma(results: DemoResults) -> float:
+    """How far a threshold of DP-FedCP may lie from the exact one, which is a record's score."""
+    return float(calibration(results, OURS).options["gamma"])
+
+
+def epsilon(results: DemoResults, method: str) -> str:
+    """ε of a method's privacy statement; without one, whether there was need of it."""
+    value = getattr(calibration(results, method).privacy, "epsilon", None)
+    if value is not None:
+        return f"{value:g}"
+    sent = results.bytes_up[results.names.index(method)] > 0
+    return "no guarantee" if sent else "nothing sent"
+
+
+def lowest(results: DemoResults, method: str) -> tuple[data.Hospital, Estimate]:
+    """The site with the lowest mean coverage."""
+    pairs = zip(results.hospitals, results.coverages(method), strict=True)
+    return min(pairs, key=lambda pair: pair[1].mean)
+
+
+def at_small(results: DemoResults, method: str) -> Estimate:
+    """Coverage at the small site."""
+    return results.coverages(method)[results.hospitals.index(data.SMALL)]
+
+
+def reading(results: DemoResults) -> list[str]:
+    """The table in plain sentences."""
+    return [
+        _about_global(results),
+        _about_ours(results),
+        over_local(results),
+        same_thresholds(results),
+    ]
+
+
+def headline(results: DemoResults) -> str:
+    """The result in one line."""
+    promised = promise(results.alpha)
+    hospital, worst = lowest(results, GLOBAL)
+    wrong = worst.verdict(1 - results.alpha) == "below"
+    kept = all(e.keeps(1 - results.alpha) for e in results.coverages(OURS))
+    if wrong:
+        low = f"{hospital.title} {percent(worst.mean)}"
+        first = f"gives {low} on average instead of the promised {promised}"
+    elif worst.keeps(1 - results.alpha):
+        first = f"keeps the promised {promised} on average at every hospital here"
+    else:
+        everywhere = _range(results.coverages(GLOBAL))
+        first = f"gives the hospitals {everywhere} on average, promised {promised}"
+    ours = f"every hospital its {promised}" if kept else f"them {_range(results.coverages(OURS))}"
+    return f"One threshold for all ({GLOBAL}) {first}. {OURS} gives {ours} on average."
+
+
+def _about_global(results: DemoResults) -> str:
+    target = 1 - results.alpha
+    by_site = list(zip(results.hospitals, results.coverages(GLOBAL), strict=True))
+    below = [(h, e) for h, e in by_site if e.verdict(target) == "below"]
+    above = [(h, e) for h, e in by_site if e.verdict(target) == "above"]
+    text = f"{GLOBAL} promises {promise(results.alpha)}"
+    text += (
+        f" but on average gives {_list(below)}" if below else " and falls short at no hospital here"
+    )
+    if above:
+        text += f"; {_list(above)} {'get' if len(above) > 1 else 'gets'} more than needed"
+    return text + "."
+
+
+def _about_ours(results: DemoResults) -> str:
+    m = results.names.index(OURS)
+    leaves = (
+        "raw scores leave the sites"
+        if results.methods[OURS].shares_scores
+        else "no raw score leaves a site"
+    )
+    return (
+        f"{OURS} gives the hospitals {_range(results.coverages(OURS))} on average in "
+        f"{results.rounds[m]:.0f} rounds, and {leaves}."
+    )
+
+
+def over_local(results: DemoResults) -> str:
+    """What DP-FedCP buys over Local, and for what."""
+    small = results.hospitals.index(data.SMALL)
+    ours, alone = (results.size[:, results.names.index(n)] for n in (OURS, LOCAL))
+    saved = over_repetitions(alone[:, small] - ours[:, small])
+    sets = "smaller sets" if saved.low > 0 else "larger sets" if saved.high < 0 else "sets as large"
+    at = [at_small(results, n) for n in (OURS, LOCAL)]
+    wide = [round(e.most - e.least, 3) for e in at]
+    spread = "a narrower" if wide[0] < wide[1] else "a wider" if wide[0] > wide[1] else "the same"
+    others = np.delete((alone - ours).mean(axis=0), small)
+    return (
+        f"Compared with {LOCAL}, {OURS} gives {data.SMALL.title}, which has {data.SMALL.size} "
+        f"records, {sets} ({ours[:, small].mean():.2f} labels on average, {LOCAL}: "
+        f"{alone[:, small].mean():.2f}) and {spread} spread (middle 90% of the splits "
+        f"{_spread(at[0])}, {LOCAL}: {_spread(at[1])}); at the other hospitals the sets differ by "
+        f"at most {np.abs(others).max():.2f} labels. In return, exact counts leave every site and "
+        "a record of one label must look alike everywhere."
+    )
+
+
+def same_thresholds(results: DemoResults) -> str:
+    """How far apart the rows of DP-FedCP and of Estimated weights are, and why."""
+    near = results.apart <= gamma(results)
+    how = f"at most {fraction(gamma(results))}" if near else f"up to {results.apart:.2g}"
+    return (
+        f"{OURS} and {ESTIMATED} agree by design: their thresholds differ by {how} in "
+        f"all {results.repetitions} splits, but {ESTIMATED} sends every score to the server for it."
+    )
+
+
+def too_few(results: DemoResults) -> list[str]:
+    """Where there were too few records for α."""
+    return [
+        f"{method} had too few records for α = {results.alpha:g} at {site.title()} in {count} of "
+        f"{results.repetitions} repetitions: the labels concerned are then in every set."
+        for (method, site), count in results.too_few.items()
+    ]
+
+
+def listed(parts: list[str]) -> str:
+    """One, two and three."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def _range(estimates: list[Estimate]) -> str:
+    low, high = min(e.mean for e in estimates), max(e.mean for e in estimates)
+    return f"{100 * low:.1f} to {100 * high:.1f}%"
+
+
+def _spread(e: Estimate) -> str:
+    return f"{100 * e.least:.0f} to {100 * e.most:.0f}%"
+
+
+def _list(pairs: list[tuple[data.Hospital, Estimate]]) -> str:
+    in_order = sorted(pairs, key=lambda p: p[1].mean)
+    return listed([f"{h.title} {percent(e.mean)}" for h, e in in_order])
+
+
+GLOSSARY = {
+    "Set": "the list of labels returned for one record. Coverage is the share of records whose "
+    "true label is in their set.",
+    "α": "the share of sets that may miss the true label: α = {alpha:g} here, so {promise} are "
+    "promised.",
+    "Score": "how surprising a label is to the model for one record, from 0 (expected) to 1. Here "
+    "APS (adaptive prediction sets): the probability of all likelier labels plus a random part of "
+    "the label's own.",
+    "Threshold": "labels with a score up to it are in the set. Calibration finds it from records "
+    "whose true label is known.",
+    "Weight": "how much more frequent a label is at one hospital than among the records of all.",
+    "Label shift": "hospitals differ in how often each label occurs, but a record of one label "
+    "looks alike everywhere.",
+    "Server": "whoever asks the hospitals and works out the thresholds.",
+    "Round": "one exchange: the server asks, and every hospital (site) answers once.",
+    "Split": "one random draw of every hospital's calibration and test records; there are "
+    "{repetitions}.",
+    "ε": "how much one record can change what is sent, as differential privacy measures it: the "
+    "smaller, the better protected. No method here states one.",
+    OURS: "finds thresholds for each hospital's own mix without collecting the scores. The name is "
+    "the paper's; no differential privacy (DP) is claimed here.",
+}
+
+
+def glossary(results: DemoResults) -> Text:
+    """The glossary, before the first table."""
+    numbers = {
+        "alpha": results.alpha,
+        "promise": promise(results.alpha),
+        "repetitions": results.repetitions,
+    }
+    terms = [(term, meaning.format(**numbers)) for term, meaning in GLOSSARY.items()]
+    return Text("Words used here", terms=terms, boxed=True)

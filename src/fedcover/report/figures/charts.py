@@ -1,0 +1,231 @@
+"""Charts for any experiment: histograms, violins, curves and points, readable in grey."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from numpy.typing import NDArray
+
+from fedcover.report.figures import style
+from fedcover.report.figures.style import BLUE, GREEN, GRID, INK, MUTED, ORANGE, PAPER
+
+Float64 = NDArray[np.float64]
+
+LOOKS = (
+    (BLUE, "-", "o"),
+    (ORANGE, "--", "s"),
+    (GREEN, "-.", "^"),
+    (INK, ":", "D"),
+    (MUTED, (0, (5, 1)), "v"),
+    (BLUE, (0, (1, 1)), "P"),
+)
+"""Colour, line and marker of the first, second, … thing drawn; told apart without colour too."""
+
+FEW = 6
+"""Most points of a curve that are each named on a logarithmic axis."""
+
+HATCHES = ("", "/////", "....", "xxxxx", "-----", "\\\\\\\\\\")
+"""What fills the first, second, … violin of a group."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A curve with an optional band: x, y, and low and high around y."""
+
+    x: Float64
+    y: Float64
+    low: Float64 | None = None
+    high: Float64 | None = None
+
+
+@style.styled
+def violins(
+    groups: Mapping[str, Mapping[str, Float64]],
+    target: float,
+    xlabel: str,
+    ylabel: str,
+    *,
+    width: float = style.WIDE,
+) -> Figure:
+    """Distributions side by side: a group of violins per name, in each one violin per method.
+
+    White mark: median; thick bar: middle half.
+    """
+    kinds = list(next(iter(groups.values())))
+    narrow = width <= style.NARROW
+    columns, step = 2 if narrow else 5, 0.8 / len(kinds)
+    figure, axes = style.single(width, 3.2 + 0.17 * -(-len(kinds) // columns))
+    for k, kind in enumerate(kinds):
+        values = [group[kind] for group in groups.values()]
+        places = [i + (k - (len(kinds) - 1) / 2) * step for i in range(len(groups))]
+        _violin(axes, values, places, step * 0.9, k)
+    axes.axhline(target, color=MUTED, lw=1, ls="--", zorder=1)
+    axes.set_xticks(range(len(groups)), list(groups))
+    axes.tick_params(axis="x", labelsize=7 if narrow else 8)
+    axes.set(xlabel=xlabel, ylabel=ylabel)
+    axes.grid(axis="y")
+    keys = [Patch(label=kind, **_filling(k)) for k, kind in enumerate(kinds)]
+    figure.legend(handles=keys, loc="outside lower center", ncols=columns, fontsize=7.5)
+    return figure
+
+
+def _filling(k: int) -> dict[str, Any]:
+    """Look of the k-th violin: filled, or else hatched, because SVG fades both together."""
+    colour, hatch = LOOKS[k % len(LOOKS)][0], HATCHES[k % len(HATCHES)]
+    face = "none" if hatch else (*to_rgb(colour), 0.3)
+    return {"edgecolor": colour, "facecolor": face, "hatch": hatch, "linewidth": 0.8}
+
+
+def _violin(
+    axes: Axes,
+    values: Sequence[Float64],
+    place: Sequence[float],
+    width: float,
+    k: int,
+    side: Literal["vertical", "horizontal"] = "vertical",
+) -> None:
+    spread = [v if np.ptp(v) > 1e-9 else v + np.linspace(-1e-6, 1e-6, len(v)) for v in values]
+    parts = axes.violinplot(
+        spread, positions=place, widths=width, showextrema=False, orientation=side
+    )
+    for body in parts["bodies"]:  # type: ignore[attr-defined]
+        body.set(alpha=None, **_filling(k))
+    for x, v in zip(place, values, strict=True):
+        low, middle, high = np.quantile(v, [0.25, 0.5, 0.75])
+        bar, dot = ([x, x], [low, high]), ([x], [middle])
+        if side == "horizontal":
+            bar, dot = bar[::-1], dot[::-1]
+        axes.plot(*bar, color=INK, lw=2.2, solid_capstyle="butt")
+        axes.plot(*dot, marker="o", ms=3.2, color=PAPER, mec=INK, mew=0.8)
+
+
+@style.styled
+def sideways(
+    rows: Mapping[str, Float64], xlabel: str, *, width: float = style.WIDE, log: bool = False
+) -> Figure:
+    """One lying violin per method, for long names; white mark: median; thick bar: middle half."""
+    figure, axes = style.single(width, 0.8 + 0.3 * len(rows))
+    if log:
+        axes.set_xscale("log")
+    _violin(axes, list(rows.values()), range(len(rows)), 0.8, 0, "horizontal")
+    if log:
+        _plain_ticks(axes.xaxis)
+    axes.set_yticks(range(len(rows)), list(rows))
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", labelsize=8 if width > style.NARROW else 7)
+    axes.set_xlabel(xlabel)
+    axes.grid(axis="x")
+    return figure
+
+
+@style.styled
+def histograms(
+    panels: Mapping[str, Float64],
+    target: float,
+    xlabel: str,
+    limits: tuple[float, float],
+    *,
+    width: float = style.WIDE,
+) -> Figure:
+    """One histogram per method, on common axes; dashed: the target, solid: the mean."""
+    line = 1.25 if width > style.NARROW else 1.37
+    figure, axes = style.panels(len(panels), 3, width, 0.7, line, sharey=False)
+    low, high = limits
+    bins = np.linspace(low, high, 41).tolist()
+    for panel, (name, values) in zip(axes, panels.items(), strict=True):
+        mean = float(values.mean())
+        seen = values[(values >= low) & (values <= high)]
+        heights, _, _ = panel.hist(seen, bins=bins, color=BLUE, alpha=0.75, histtype="stepfilled")
+        panel.set_ylim(0, 1.1 * max(float(np.max(heights)), 1.0))
+        panel.axvline(target, color=INK, lw=1, ls="--")
+        if low <= mean <= high:
+            panel.axvline(mean, color=ORANGE, lw=1.6)
+        if (share := 1 - len(seen) / len(values)) >= 0.005:
+            words, at = f"{share:.0%} below {low:g}", 0.02 if share > 0.5 else 0.42
+            panel.text(at, 0.85, words, transform=panel.transAxes, fontsize=7, color=ORANGE)
+        gap = ": " if width > style.NARROW else "\n"
+        panel.set_title(f"{name}{gap}{mean:.3f} ± {values.std():.3f}", fontsize=7.5)
+        panel.set_yticks([])
+    figure.supxlabel(xlabel)
+    several = len(panels) > style.beside(len(panels), 3, width)
+    figure.supylabel(f"repetitions{' (each panel to its own height)' * several}")
+    return figure
+
+
+@style.styled
+def lines(
+    curves: Mapping[str, Line],
+    xlabel: str,
+    ylabel: str,
+    *,
+    width: float = style.WIDE,
+    target: float | None = None,
+    log: str = "",
+    marks: bool = True,
+) -> Figure:
+    """Curves with bands. `log` names the axes that are logarithmic: "", "x", "y" or "xy"."""
+    columns = 1 if width <= style.NARROW else 3
+    figure, axes = style.single(width, 3.1 + 0.17 * -(-len(curves) // columns))
+    for k, (name, line) in enumerate(curves.items()):
+        colour, dash, marker = LOOKS[k % len(LOOKS)]
+        look: Any = {"color": colour, "ls": dash, "marker": marker if marks else "", "ms": 4}
+        axes.plot(line.x, line.y, label=name, **look)
+        if line.low is not None and line.high is not None:
+            axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.13, lw=0)
+    if target is not None:
+        axes.axhline(target, color=MUTED, lw=1, ls="--")
+    if "x" in log:
+        axes.set_xscale("log")
+        _plain_ticks(axes.xaxis)
+        at = np.unique(np.concatenate([line.x for line in curves.values()]))
+        if len(at) <= FEW:
+            axes.set_xticks(at)
+    if "y" in log:
+        axes.set_yscale("log")
+        _plain_ticks(axes.yaxis)
+    axes.set(xlabel=xlabel, ylabel=ylabel)
+    axes.grid(color=GRID)
+    figure.legend(loc="outside lower center", fontsize=7.5, ncols=columns)
+    return figure
+
+
+def _plain_ticks(axis: Axis) -> None:
+    """Plain numbers on a logarithmic axis of few decades, where 10⁰ says too little."""
+    low, high = axis.get_view_interval()
+    if high / low <= 1000:
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+        axis.set_minor_locator(NullLocator())
+
+
+@style.styled
+def points(
+    panels: Mapping[str, tuple[Float64, NDArray[np.int64]]],
+    names: Sequence[str],
+    xlabel: str,
+    ylabel: str,
+    *,
+    width: float = style.WIDE,
+) -> Figure:
+    """Records in the plane, by label, one panel per site."""
+    columns = len(panels) if width > style.NARROW else 1
+    figure, axes = style.panels(len(panels), columns, width, 0.6, 2.6)
+    for panel, (title, (x, y)) in zip(axes, panels.items(), strict=True):
+        for k, name in enumerate(names):
+            colour, _, marker = LOOKS[k]
+            look: Any = {"c": colour, "marker": marker, "alpha": 0.6, "lw": 0}
+            across, up = x[y == k].T
+            panel.scatter(across, up, s=9, label=name, **look)
+        panel.set_title(title)
+        panel.set(xlabel=xlabel, ylabel=ylabel)
+    axes[0].legend(fontsize=7.5, loc="upper left")
+    return figure
