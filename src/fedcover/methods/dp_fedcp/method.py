@@ -5,7 +5,7 @@ quantile then follows in one of two ways:
 
 - by search (search.py, the default): the server asks for Σ_k ŵ 1{V_k ≤ q} at a few points q,
   narrows the bracket of every (target, α, label), and is done in a handful of rounds;
-- by averaging (averaging.py): the published algorithm, K local gradient steps per round.
+- by averaging (algorithm1.py): the published algorithm, K local gradient steps per round.
 """
 
 from __future__ import annotations
