@@ -6,11 +6,12 @@ import gc
 import logging
 import os
 import pickle
+import secrets
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,8 @@ class FlowerSimulation(Engine):
         roster = None
         if identities is not None:
             roster = {name: key.public_key() for name, key in identities.items()}
+        # Without a seed a run makes choices of its own, as in one process; not those of its name.
+        choosing = task if task.seed is not None else replace(task, seed=secrets.randbits(32))
         found: list[Outcome | Exception] = []
         app = ServerApp()
 
@@ -95,12 +98,12 @@ class FlowerSimulation(Engine):
             try:
                 coordinator = Coordinator(
                     transport=GridTransport(grid),
-                    run_name=f"simulation {os.urandom(8).hex()}",  # another run makes other choices
+                    run_name="simulation",
                     retry=RetryPolicy(self.seconds, self.resends, len(sites)),
                     roster=roster,
                 )
                 coordinator.hello(entry_of(method).name, task.privacy)
-                found.append(coordinator.run(method, task, None))
+                found.append(coordinator.run(method, choosing, None))
             except Exception as error:  # Flower would only print it
                 found.append(error)
 
