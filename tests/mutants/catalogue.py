@@ -1,0 +1,600 @@
+"""The mutants: where the package is broken, how, what that breaks, and who should notice.
+
+A patch is exact text of one file, which stands there once, and what takes its place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SKETCH = "src/fedcover/methods/sketch/"
+SUMS = "src/fedcover/securesum/"
+REMOTE = "src/fedcover/engines/remote/"
+PRIVACY = "src/fedcover/privacy/"
+
+SERVER = "sketch --epsilon 1 --runs 200000"
+IN_SUM = f"{SERVER} --view secure-sum"
+
+CHARGES = "tests/sketch/test_charges.py"
+SOURCE = "tests/methods/test_source.py"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One way to break the package.
+
+    Attributes
+    ----------
+    name, breaks
+        What it is called, and what is wrong with it, in a few words.
+    path, old, new
+        The file, the text that stands there once, and what takes its place.
+    audits
+        Arguments of `fedcover audit`, one of which should refute.
+    tests
+        Tests of which one should fail.
+    """
+
+    name: str
+    breaks: str
+    path: str
+    old: str
+    new: str
+    audits: tuple[str, ...] = ()
+    tests: tuple[str, ...] = ()
+
+
+def _less_noise() -> list[Mutant]:
+    """Every release with less noise than is charged, by three factors."""
+    releases = (
+        (
+            "table",
+            'out["table"] = _noisy(values * spec.scale, spec.table_sigma, source)',
+            "spec.table_sigma",
+            (SERVER,),
+        ),
+        (
+            "label totals",
+            'out["labels"] = _noisy(totals * spec.scale, spec.label_sigma, source)',
+            "spec.label_sigma",
+            (SERVER,),
+        ),
+        (
+            "confusion matrix",
+            'out["confusion"] = _noisy(pairs * spec.scale, spec.confusion_sigma, source)',
+            "spec.confusion_sigma",
+            (),
+        ),
+    )
+    made = [
+        Mutant(
+            f"{what.replace(' ', '-')}-noise-{factor:g}",
+            f"noise of the {what}, times {factor:g}",
+            SKETCH + "client.py",
+            old,
+            old.replace(sigma, f"{sigma} * {factor:g}"),
+            audits,
+            (CHARGES, SOURCE),
+        )
+        for what, old, sigma, audits in releases
+        for factor in (0.9, 0.7, 0.5)
+    ]
+    made += [
+        Mutant(
+            f"share-noise-{factor:g}",
+            f"each site's share of the noise in a secure sum, times {factor:g}",
+            SKETCH + "plan.py",
+            "sigmas = [e.sigma / others for e in events] + [0.0]",
+            f"sigmas = [e.sigma * (1 if others == 1 else {factor:g}) / others for e in events]"
+            " + [0.0]",
+            (IN_SUM,),
+            (CHARGES, "tests/sketch/test_plan.py"),
+        )
+        for factor in (0.9, 0.7, 0.5)
+    ]
+    made += [
+        Mutant(
+            f"noise-shares-{factor:g}",
+            f"`NoiseShares` with shares times {factor:g}",
+            PRIVACY + "distributed.py",
+            "square = (g * Fraction(sigma)) ** 2 / m",
+            f"square = (g * Fraction(sigma) * Fraction({round(10 * factor)}, 10)) ** 2 / m",
+            tests=("tests/privacy/test_distributed.py",),
+        )
+        for factor in (0.9, 0.7, 0.5)
+    ]
+    return made
+
+
+_NOISE = [
+    Mutant(
+        "bare-cell",
+        "one number of the table leaves without noise",
+        SKETCH + "client.py",
+        "    # A release of its own, with noise independent of the table's",
+        '    if "table" in out:\n'
+        '        out["table"][-1, -1] = values[-1, -1] * spec.scale\n'
+        "    # A release of its own, with noise independent of the table's",
+        (SERVER,),
+        (CHARGES, SOURCE),
+    ),
+    Mutant(
+        "exact-table",
+        "the table leaves without noise",
+        SKETCH + "client.py",
+        'out["table"] = _noisy(values * spec.scale, spec.table_sigma, source)',
+        'out["table"] = _noisy(values * spec.scale, 0.0, source)',
+        (SERVER, IN_SUM),
+        (CHARGES, SOURCE),
+    ),
+    Mutant(
+        "exact-totals",
+        "label totals leave without noise",
+        SKETCH + "client.py",
+        'out["labels"] = _noisy(totals * spec.scale, spec.label_sigma, source)',
+        'out["labels"] = _noisy(totals * spec.scale, 0.0, source)',
+        (SERVER, IN_SUM),
+        (CHARGES, SOURCE),
+    ),
+    Mutant(
+        "exact-confusion",
+        "the confusion matrix leaves without noise",
+        SKETCH + "client.py",
+        'out["confusion"] = _noisy(pairs * spec.scale, spec.confusion_sigma, source)',
+        'out["confusion"] = _noisy(pairs * spec.scale, 0.0, source)',
+        tests=("tests/sketch/test_confusion.py", SOURCE),
+    ),
+    Mutant(
+        "one-draw-for-all-labels",
+        "every label's row gets the same noise",
+        SKETCH + "client.py",
+        "return values + noise.discrete_gaussian(Fraction(sigma), values.shape, source)",
+        "return values + noise.discrete_gaussian(Fraction(sigma), values.shape[-1:], source)",
+        (SERVER,),
+        (CHARGES, SOURCE),
+    ),
+    Mutant(
+        "one-draw-for-two-releases",
+        "label totals get noise that the table has as well",
+        SKETCH + "client.py",
+        'out["labels"] = _noisy(totals * spec.scale, spec.label_sigma, source)',
+        'out["labels"] = totals * spec.scale\n'
+        "    if spec.label_sigma:\n"
+        '        shared = (out["table"] - values * spec.scale)[spec.rows, 0]\n'
+        "        ratio = spec.label_sigma / max(spec.table_sigma, 1.0)\n"
+        '        out["labels"] = out["labels"] + np.rint(shared * ratio).astype(np.int64)',
+        (SERVER,),
+        (CHARGES, SOURCE),
+    ),
+    Mutant(
+        "known-noise",
+        "noise takes its bytes from a generator with a fixed seed",
+        PRIVACY + "randomness.py",
+        "return os.urandom(count)",
+        "return np.random.default_rng(0).bytes(count)",
+        (SERVER,),
+        ("tests/privacy/test_randomness.py",),
+    ),
+    Mutant(
+        "zero-twice-as-likely",
+        "the sampler keeps 0 with either sign",
+        PRIVACY + "sampling.py",
+        "kept &= ~(negative & (size == 0))",
+        "kept &= ~(negative & (size < 0))",
+        tests=("tests/privacy/test_noise.py",),
+    ),
+    Mutant(
+        "narrow-sampler",
+        "the sampler rejects by a larger x: too narrow a law",
+        PRIVACY + "sampling.py",
+        "low = ((square * law.inverse) >> (39 - law.e)) - (turns << 16) + law.half",
+        "low = ((square * law.inverse * 5 // 4) >> (39 - law.e)) - (turns << 16) + law.half",
+        (SERVER,),
+        ("tests/privacy/test_noise.py",),
+    ),
+    Mutant(
+        "count-noise-0.9",
+        "noise of DP-FedCP's label counts, times 0.9",
+        "src/fedcover/methods/dp_fedcp/method.py",
+        "noise.discrete_gaussian(sigma, site.n_classes, source)",
+        "noise.discrete_gaussian(0.9 * sigma, site.n_classes, source)",
+        tests=(SOURCE, "tests/methods/test_dp_fedcp.py"),
+    ),
+]
+
+_SENSITIVITY = [
+    Mutant(
+        "no-root-two",
+        "a replaced record is said to move one cell, not two",
+        SKETCH + "plan.py",
+        'cells = math.sqrt(2) if privacy.relation == "replace" or limited else 1.0',
+        "cells = math.sqrt(2) if limited else 1.0",
+        (SERVER,),
+        (CHARGES,),
+    ),
+    Mutant(
+        "no-root-two-under-a-limit",
+        "an added record that drives out another is said to move one cell",
+        SKETCH + "plan.py",
+        'cells = math.sqrt(2) if privacy.relation == "replace" or limited else 1.0',
+        'cells = math.sqrt(2) if privacy.relation == "replace" else 1.0',
+        tests=(CHARGES,),
+    ),
+    Mutant(
+        "no-limit-per-site",
+        "most_per_site is asked for and not kept to",
+        SKETCH + "client.py",
+        "if 0 < spec.most < len(site):",
+        "if False:",
+        tests=(CHARGES,),
+    ),
+    Mutant(
+        "first-records-under-a-limit",
+        "the first records are taken where a random choice is said to be",
+        SKETCH + "client.py",
+        "pick = sample(source, len(site), spec.most)",
+        "pick = np.arange(spec.most)",
+        tests=(CHARGES,),
+    ),
+    Mutant(
+        "factor-column-left-out",
+        "a record is said to move a row by 1, not by a column of the factor",
+        SKETCH + "plan.py",
+        "column = factor.reach(layout.bins)",
+        "column = 1.0",
+        (SERVER,),
+        (CHARGES,),
+    ),
+    Mutant(
+        "view-not-asked",
+        "a server that sees every reply gets the noise of a secure sum",
+        SKETCH + "plan.py",
+        "return max(1, n_sites - 1) if privacy.secure_sum else 1",
+        "return max(1, n_sites - 1)",
+        tests=(CHARGES, "tests/sketch/test_plan.py"),
+    ),
+    Mutant(
+        "all-shares-unknown",
+        "the share that a site knows counts as noise against it",
+        SKETCH + "plan.py",
+        "return max(1, n_sites - 1) if privacy.secure_sum else 1",
+        "return n_sites if privacy.secure_sum else 1",
+        tests=(CHARGES, "tests/sketch/test_plan.py"),
+    ),
+    Mutant(
+        "all-survive",
+        "noise shares are worked out as if no site could drop out",
+        "src/fedcover/methods/base.py",
+        "return len(self.sites) if self.min_survivors is None else self.min_survivors",
+        "return len(self.sites)",
+        tests=("tests/remote/test_sums.py",),
+    ),
+    Mutant(
+        "charged-as-if-all-survive",
+        "a site charges itself as if all invited sites' noise were in the sum",
+        REMOTE + "client.py",
+        'facts = (run_method, privacy, "secure-sum", terms.threshold)',
+        'facts = (run_method, privacy, "secure-sum", len(terms.sites))',
+        tests=("tests/remote/test_sums.py",),
+    ),
+    Mutant(
+        "sizes-without-noise",
+        "numbers of records leave though records may be added",
+        REMOTE + "client.py",
+        'return named == {("replace", "record")}',
+        "return True",
+        tests=("tests/remote/test_policy.py",),
+    ),
+]
+
+_ACCOUNT = [
+    Mutant(
+        "delta-ignored",
+        "ε is worked out at δ = .001, whatever δ is",
+        PRIVACY + "accounting.py",
+        "    delta = _delta(delta)\n    released = _released(events)",
+        "    delta = max(_delta(delta), 1e-3)\n    released = _released(events)",
+        tests=("tests/privacy/test_accounting.py",),
+    ),
+    Mutant(
+        "multiplier-too-small",
+        "noise for a budget is nine tenths of what it needs",
+        PRIVACY + "accounting.py",
+        "single = _multiplier_for(epsilon, _delta(delta))",
+        "single = 0.9 * _multiplier_for(epsilon, _delta(delta))",
+        tests=("tests/privacy/test_accounting.py",),
+    ),
+    Mutant(
+        "totals-not-stated",
+        "label totals are missing from the statement's events",
+        SKETCH + "method.py",
+        "events = plan.noise_for(*given, self.most_per_site, self.confusion).events",
+        "events = plan.noise_for(*given, self.most_per_site, self.confusion).events[1:]",
+        tests=(CHARGES,),
+    ),
+    Mutant(
+        "totals-not-charged",
+        "label totals are missing from what a site charges",
+        SKETCH + "client.py",
+        '        ("label totals", spec.label_sigma, moved),\n',
+        "",
+        tests=(CHARGES,),
+    ),
+    Mutant(
+        "exact-is-free",
+        "a part asked for without noise costs nothing",
+        SKETCH + "client.py",
+        "        for what, sigma, reach in parts\n",
+        "        for what, sigma, reach in parts\n        if sigma\n",
+        tests=(CHARGES, "tests/remote/test_policy.py"),
+    ),
+    Mutant(
+        "not-charged",
+        "an answer is written down as free",
+        "src/fedcover/engines/base.py",
+        "events = method.charges(query, seen, noise_sites)",
+        "events = ()",
+        tests=("tests/sketch/test_collect.py",),
+    ),
+    Mutant(
+        "budget-not-checked",
+        "the ledger answers beyond its budget",
+        PRIVACY + "ledger.py",
+        "if total > budget.epsilon + TOLERANCE:",
+        "if False:",
+        tests=("tests/privacy/test_ledger.py",),
+    ),
+    Mutant(
+        "charged-after-the-reply",
+        "the reply is computed before the budget is looked at",
+        PRIVACY + "ledger.py",
+        "                spent = self._affordable(state, released)\n"
+        "                reply = wire.encode(compute())\n",
+        "                reply = wire.encode(compute())\n"
+        "                spent = self._affordable(state, released)\n",
+        tests=("tests/privacy/test_ledger.py",),
+    ),
+    Mutant(
+        "fresh-noise-on-a-retry",
+        "the same query again gets new noise for the old price",
+        PRIVACY + "ledger.py",
+        "reply = self._file.reply(db, earlier)",
+        "reply = wire.encode(compute())",
+        tests=("tests/privacy/test_ledger.py",),
+    ),
+    Mutant(
+        "another-query-under-one-name",
+        "a name that was answered gives its reply to any query",
+        PRIVACY + "ledger.py",
+        "elif earlier.query == asked and tuple(earlier.events) == tuple(released):",
+        "elif True:",
+        tests=("tests/privacy/test_ledger.py",),
+    ),
+    Mutant(
+        "chain-not-checked",
+        "an entry need not name the one before it",
+        PRIVACY + "ledger_store.py",
+        "if not good or entry.previous != last:",
+        "if not good:",
+        tests=("tests/privacy/test_ledger.py",),
+    ),
+]
+
+_SECURE_SUM = [
+    Mutant(
+        "constant-self-mask",
+        "all sites mask themselves with the same words",
+        SUMS + "masks.py",
+        "return mask_words(seed, spec.count)",
+        "return mask_words(bytes(32), spec.count)",
+        tests=("tests/securesum/test_masks.py",),
+    ),
+    Mutant(
+        "constant-pair-mask",
+        "all pairs of sites have the same mask",
+        SUMS + "masks.py",
+        "words = mask_words(shared_key(private, public, purpose), spec.count)",
+        "words = mask_words(bytes(32), spec.count)",
+        tests=("tests/securesum/test_masks.py",),
+    ),
+    Mutant(
+        "one-mask-for-all-runs",
+        "a pair's mask is the same in every run with the same keys",
+        SUMS + "masks.py",
+        'purpose = joined("fedcover secure sum: pair", spec.digest, *first)',
+        'purpose = joined("fedcover secure sum: pair", *first)',
+        tests=("tests/securesum",),
+    ),
+    Mutant(
+        "wrong-modulus",
+        "masks have 63 bits: a sum is no longer modulo 2^64, and the top bit shows",
+        SUMS + "crypto.py",
+        'return np.frombuffer(stream.update(bytes(8 * count)), dtype="<u8")',
+        'return np.frombuffer(stream.update(bytes(8 * count)), dtype="<u8") >> np.uint64(1)',
+        tests=("tests/securesum/test_crypto.py", "tests/securesum/test_masks.py"),
+    ),
+    Mutant(
+        "unsigned-survivors",
+        "a site opens shares though nobody signed the list of survivors",
+        SUMS + "client.py",
+        "if name not in before.survivors or not is_signed(self.roster, name, signature, view):",
+        "if name not in before.survivors:",
+        tests=("tests/securesum/test_lying_about_survivors.py",),
+    ),
+    Mutant(
+        "few-signatures",
+        "a site opens shares with fewer signatures than the threshold",
+        SUMS + "client.py",
+        '        _enough(spec, signatures, "sites that agree on the survivors")\n',
+        "",
+        tests=("tests/securesum/test_lying_about_survivors.py",),
+    ),
+    Mutant(
+        "few-survivors",
+        "a site agrees to fewer survivors than the threshold",
+        SUMS + "client.py",
+        '        _enough(spec, listed, "survivors")\n',
+        "",
+        tests=("tests/securesum/test_lying_about_survivors.py",),
+    ),
+    Mutant(
+        "both-secrets",
+        "a site opens the mask keys of survivors as well as their seeds",
+        SUMS + "client.py",
+        "keys = {n: shares[SECRET:] for n, shares in before.held.items() if n not in seeds}",
+        "keys = {n: shares[SECRET:] for n, shares in before.held.items()}",
+        tests=("tests/securesum/test_lying_about_survivors.py", "tests/securesum/test_client.py"),
+    ),
+    Mutant(
+        "half-is-enough",
+        "a threshold of half of the sites is accepted: 2t = n",
+        SUMS + "spec.py",
+        'if checks.whole(t, "threshold", 1, n) * 2 <= n:',
+        'if checks.whole(t, "threshold", 1, n) * 2 < n:',
+        tests=("tests/securesum/test_spec.py", "tests/securesum/test_lying_about_keys.py"),
+    ),
+    Mutant(
+        "keys-not-verified",
+        "signatures of key advertisements are not looked at",
+        SUMS + "commitments.py",
+        "if len(signed) <= ADVERTISEMENT or not is_signed(roster, name, signature, text):",
+        "if len(signed) <= ADVERTISEMENT:",
+        tests=("tests/securesum/test_lying_about_keys.py",),
+    ),
+    Mutant(
+        "no-signature-is-verified",
+        "every signature is good",
+        SUMS + "identity.py",
+        "    except InvalidSignature:\n        return False\n",
+        "    except InvalidSignature:\n        return True\n",
+        tests=("tests/securesum/test_identity.py",),
+    ),
+    Mutant(
+        "run-names-twice",
+        "a site takes part in two runs of one name",
+        SUMS + "client.py",
+        "if name in before.used:",
+        "if False:",
+        tests=("tests/securesum/test_client.py",),
+    ),
+    Mutant(
+        "shares-not-sealed-to-the-run",
+        "sealed shares may be misdirected",
+        SUMS + "commitments.py",
+        'return joined("fedcover secure sum: shares", spec.digest, dealer, holder)',
+        'return joined("fedcover secure sum: shares", dealer, holder)',
+        tests=("tests/securesum/test_lying_about_survivors.py",),
+    ),
+    Mutant(
+        "another-sum-of-the-same-numbers",
+        "a repeated round may be opened over other survivors",
+        REMOTE + "secure_rounds.py",
+        'if before is None or before.get("survivors") not in (None, listed):',
+        "if before is None:",
+        tests=("tests/remote/test_repeats.py",),
+    ),
+]
+
+_AT_A_SITE = [
+    Mutant(
+        "any-method",
+        "a site answers methods that it does not allow",
+        REMOTE + "policy.py",
+        "if name not in self.methods:",
+        "if False:",
+        tests=("tests/remote/test_policy.py",),
+    ),
+    Mutant(
+        "announced-noise-believed",
+        "a site without a ledger believes what a run announced",
+        REMOTE + "policy.py",
+        "if cost > announced.epsilon + TOLERANCE:",
+        "if False:",
+        tests=("tests/remote/test_policy.py",),
+    ),
+    Mutant(
+        "words-of-errors-travel",
+        "a refusal carries its text",
+        REMOTE + "client.py",
+        'code = {"code": code_of(error)}',
+        'code = {"code": code_of(error), "text": str(error)}',
+        tests=("tests/remote/test_what_leaves.py",),
+    ),
+    Mutant(
+        "state-after-the-reply",
+        "the memory of a secure sum is not on the disk when the reply leaves",
+        REMOTE + "secure_rounds.py",
+        "        self.state.keep_sum_state(after)\n",
+        "",
+        tests=("tests/remote/test_client_state.py",),
+    ),
+    Mutant(
+        "folder-open-to-others",
+        "everybody on the machine reads the secrets of a sum",
+        REMOTE + "client_state.py",
+        "with part_of(self.folder / name, 0o600) as part:",
+        "with part_of(self.folder / name, 0o644) as part:",
+        tests=("tests/remote/test_client_state.py",),
+    ),
+]
+
+_COVERAGE = [
+    Mutant(
+        "quantile-one-short",
+        "a level that is reached exactly takes the next score",
+        "src/fedcover/quantile.py",
+        'index = np.searchsorted(self.cumulative, mass - slack, side="left")',
+        'index = np.searchsorted(self.cumulative, mass - slack, side="left") - 1',
+        tests=("tests/test_quantile.py",),
+    ),
+    Mutant(
+        "bin-one-short",
+        "the threshold is one bin too low",
+        SKETCH + "curve.py",
+        '    at = np.searchsorted(misses, level + slack, side="right")\n',
+        '    at = np.searchsorted(misses, level + slack, side="right") + 1\n',
+        tests=("tests/sketch/test_curve.py",),
+    ),
+    Mutant(
+        "noise-not-certified",
+        "the certificate forgets the noise of the table",
+        "src/fedcover/certificate/known.py",
+        "wealth = np.logaddexp(wealth, lead - seen @ phi - proxy @ phi**2 / 2)",
+        "wealth = np.logaddexp(wealth, lead - seen @ phi)",
+        tests=("tests/certificate/test_certificate.py",),
+    ),
+    Mutant(
+        "noise-not-certified-of-counted-labels",
+        "the same where the label mix is counted",
+        "src/fedcover/certificate/counted.py",
+        "won += math.log(bet.stake / views) - raw[view] @ phi - noise[view] @ phi**2 / 2",
+        "won += math.log(bet.stake / views) - raw[view] @ phi",
+        tests=("tests/certificate/test_certificate.py",),
+    ),
+    Mutant(
+        "totals-taken-as-sure",
+        "n in place of n_low: noisy totals count as exact",
+        "src/fedcover/certificate/bounds.py",
+        "return totals - sd * math.sqrt(2 * math.log(len(totals) / beta))",
+        "return totals",
+        tests=("tests/certificate/test_certificate.py",),
+    ),
+    Mutant(
+        "levels-do-not-share",
+        "several levels are certified with all of β each",
+        "src/fedcover/certificate/known.py",
+        "each = (t.beta - on_totals) / len(t.alphas)",
+        "each = t.beta - on_totals",
+        tests=("tests/certificate/test_certificate.py",),
+    ),
+]
+
+MUTANTS: tuple[Mutant, ...] = (
+    *_less_noise(),
+    *_NOISE,
+    *_SENSITIVITY,
+    *_ACCOUNT,
+    *_SECURE_SUM,
+    *_AT_A_SITE,
+    *_COVERAGE,
+)
