@@ -116,12 +116,11 @@ def rounds(copy):
     return doors.Net(copy("interrupted"), doors.made(3), policy=doors.OPEN)
 
 
-def test_an_interrupted_run_goes_on_to_the_same_thresholds(rounds):
-    server = facts.steps(rounds)
-    fits = server.go()
-    assert {n: bits(fit.thresholds) for n, fit in fits.items()} == WANTED["interrupted"]
-    assert min(envelope.number for _, envelope in rounds.asked("ask")) == 7  # finished ones are not
-    assert server.coordinator.traffic.rounds == 14
+@cases.one_kernel
+def test_an_interrupted_run_goes_on_to_the_same_thresholds():
+    found = cases.computed("resumed")["interrupted"]
+    assert found["thresholds"] == WANTED["interrupted"]
+    assert (found["first asked"], found["rounds"]) == (7, 14)  # finished rounds are not repeated
 
 
 def test_an_interrupted_run_does_not_go_on_as_another(rounds):

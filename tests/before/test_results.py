@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,10 +13,7 @@ from tests.before import cases
 
 WANTED = json.loads((Path(__file__).parent / "results.json").read_text(encoding="utf-8"))
 
-pytestmark = pytest.mark.skipif(
-    platform.machine() not in ("x86_64", "AMD64") or platform.system() == "Darwin",
-    reason="the last bit of a sum is that of another kernel here",
-)
+pytestmark = cases.one_kernel
 
 computed = cache(cases.computed)
 
