@@ -73,7 +73,7 @@ MOVED = {
     "labelshift.exact": "labelshift.weights",
     "labelshift.groups": "labelshift.estimate",
     "labelshift.ratios": "labelshift.weights",
-    "labelshift.simplex": "labelshift.mix",
+    "labelshift.simplex": "labelshift.em",
     "privacy.audit": "audit",
     "privacy.ledger_file": "privacy.ledger_store",
     "protocols.averaging": "methods.dp_fedcp.algorithm1",

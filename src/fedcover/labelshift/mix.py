@@ -19,67 +19,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fedcover import checks
 from fedcover.checks import Seed
 from fedcover.errors import FedcoverError
-
-Float64 = NDArray[np.float64]
-
-STEPS = 400
-"""Most steps of the splitting; 50 to 150 are usual."""
-
-SETTLED = 1e-7
-"""Change of a share below which the splitting stops."""
-
-
-def minimise(form: Float64, pulls: Float64) -> Float64:
-    """argmin ½ q'Pq - h'q over distributions q, for each row h of `pulls`, (R, C).
-
-    Alternating direction splitting, all rows at once: one side solves the equations with Σq = 1,
-    the other clips at 0. The coordinates are scaled to a form with a unit diagonal, because shares
-    near 0 are known far better than large ones.
-
-    Parameters
-    ----------
-    form
-        (C, C) positive definite P.
-    pulls
-        (R, C) right-hand sides h.
-    """
-    # One ρ for all coordinates works only if they are of one size.
-    scale = 1 / np.sqrt(np.diag(form))
-    rho = 0.5
-    solve = np.linalg.inv(form * np.outer(scale, scale) + rho * np.eye(len(form)))
-    # The way back onto Σ q = 1, in the metric of the form: q in scaled coordinates is scale·z.
-    toward = solve @ scale
-    toward /= scale @ toward
-    fixed = (pulls * scale) @ solve
-    z = np.maximum(fixed - np.outer(fixed @ scale - 1, toward), 0)
-    u = np.zeros_like(z)
-    for _ in range(STEPS):
-        x = fixed + rho * (z - u) @ solve
-        x -= np.outer(x @ scale - 1, toward)
-        x = 1.6 * x - 0.6 * z
-        new = np.maximum(x + u, 0)
-        u += x - new
-        moved = np.abs((new - z) * scale).max()
-        off = np.abs((x - new) * scale).max()
-        z = new
-        if max(moved, off) < SETTLED:
-            break
-    q = z * scale
-    return q / q.sum(axis=1, keepdims=True)
-
-
-def noise(covariance: Float64, draws: int, rng: np.random.Generator) -> Float64:
-    """Normal vectors (draws, C) of a covariance that may be singular."""
-    values, vectors = np.linalg.eigh(covariance)
-    # Rounding makes zero eigenvalues slightly negative.
-    root = vectors * np.sqrt(np.maximum(values, 0))
-    return rng.standard_normal((draws, len(values))) @ root.T
-
+from fedcover.labelshift.bbse import Rates, bbse
+from fedcover.labelshift.em import Fit, Float64, Unlabelled
 
 DOUBT = float(np.log(2))
 """Prior deviation of log t. Networks are commonly overconfident by t = 1.5 to 3."""
@@ -168,7 +114,7 @@ def guess_mix(
         )
     if n_classes == 1:
         return MixEstimate(np.ones(1), np.ones((draws, 1)), "em", "there is one label")
-    view = _View(p, s)
+    view = Unlabelled(p, s)
     if table is None:
         fit = view.fit(0.0)
         leaning, wrong = LEANING, _overlooked(view, fit)
@@ -184,214 +130,24 @@ def guess_mix(
                 f"{why}. They do contradict themselves: some label is far less likely than it says"
             )
         return MixEstimate(fit.q, view.draws(fit, DOUBT, leaning, draws, rng), "em", why)
-    rates = _Rates(table, sd)
-    bbse, bbse_draws = _bbse(view, rates, draws, rng)
+    rates = Rates(table, sd)
+    other, other_draws = bbse(view, rates, draws, rng)
     log_t, doubt = _temperature(view, rates)
     fit = view.fit(log_t)
     chance, leaning = _agreement(view, fit, doubt, rates)
     em_draws = view.draws(fit, doubt, leaning, draws, rng)
-    errors = [((d - q) ** 2).sum() for d, q in ((em_draws, fit.q), (bbse_draws, bbse))]
+    errors = [((d - q) ** 2).sum() for d, q in ((em_draws, fit.q), (other_draws, other))]
     verdict = f"of the probabilities to the power {np.exp(-log_t):.2g}, chance of a worse fit"
     if chance < CONTRADICTED:
         why = f"the confusion matrix contradicts EM ({verdict} {chance:.2g})"
-        return MixEstimate(bbse, bbse_draws, "bbse", why)
+        return MixEstimate(other, other_draws, "bbse", why)
     if errors[1] <= errors[0]:
-        return MixEstimate(bbse, bbse_draws, "bbse", "it is better known than the probabilities")
+        return MixEstimate(other, other_draws, "bbse", "it is better known than the probabilities")
     why = f"the confusion matrix agrees with EM ({verdict} {chance:.2g}), which is sharper"
     return MixEstimate(fit.q, em_draws, "em", why)
 
 
-@dataclass(frozen=True)
-class _Fit:
-    """EM at one temperature: the mix, the form around it, and each record's likelihood ratios."""
-
-    log_t: float
-    q: Float64
-    form: Float64
-    pull: Float64
-    ratios: Float64
-
-
-class _View:
-    """What is known of the target: predictions, probabilities, and a weak prior at the source."""
-
-    def __init__(self, p: NDArray[np.floating], source: Float64) -> None:
-        self.source = source
-        self.seen = source > 0
-        if not (p[:, self.seen] > 0).any():
-            raise FedcoverError(
-                "every record has probability 0 for all labels of source",
-                allowed="predictions that the source's labels can explain",
-                fix="Check that probs and source number the classes alike",
-            )
-        keep = p[:, self.seen].max(axis=1) > 0
-        self.predicted = p.argmax(axis=1)[keep]
-        self.n = len(self.predicted)
-        self.p = p[keep].astype(np.float64)
-        self.rates = np.bincount(self.predicted, minlength=len(source)) / self.n
-        # As wide as a Dirichlet of one record in all. A label that the source hardly has may still
-        # be common here, so its share in the prior's width is at least half of even.
-        c = len(source)
-        middle = (source + 1 / c) / 2
-        self.weak = np.diag(2 / (middle * (1 - middle)))
-
-    def fit(self, log_t: float, start: Float64 | None = None) -> _Fit:
-        """The most likely mix for probabilities to the power 1/t, with the weak prior."""
-        c = len(self.source)
-        like = np.zeros_like(self.p)
-        with np.errstate(divide="ignore"):
-            # p(y|x)/s(y) ∝ P(x|y). Only the probabilities are tempered: what they are divided by is
-            # the mix they are meant for.
-            logs = np.log(self.p[:, self.seen]) * np.exp(-log_t) - np.log(self.source[self.seen])
-        like[:, self.seen] = np.exp(logs - logs.max(axis=1, keepdims=True))
-        weak, base = self.weak[np.ix_(self.seen, self.seen)], self.source[self.seen]
-        like = like[:, self.seen]
-        q = base.copy() if start is None else np.maximum(start[self.seen], 1e-6)
-        q /= q.sum()
-
-        def value(at: Float64) -> float:
-            return float(
-                np.log(np.maximum(like @ at, 1e-300)).sum() - (at - base) @ weak @ (at - base) / 2
-            )
-
-        # EM cannot leave the simplex or overshoot, but its last digits take thousands of steps;
-        # Newton needs a good start, and a handful.
-        for _ in range(20):
-            q = q * ((1 / (like @ q)) @ like) / self.n
-            # A share of exactly 0 stays 0 for ever.
-            q = np.maximum(q, 1e-9)
-            q /= q.sum()
-        best = value(q)
-        for _ in range(25):  # Newton steps, shortened where they overshoot
-            form, pull, ratios = _expand(like, q, weak, base)
-            step = minimise(form, pull[None])[0] - q
-            size = 1.0
-            while size > 1e-4 and (new := value(q + size * step)) < best:
-                size /= 2
-            if size <= 1e-4:
-                break
-            q, gain, best = q + size * step, new - best, new
-            if gain < 1e-4:
-                break
-        form, pull, ratios = _expand(like, q, weak, base)
-        full, wide = np.zeros(c), np.zeros((self.n, c))
-        full[self.seen], wide[:, self.seen] = q, ratios
-        return _Fit(log_t, full, form, pull, wide)
-
-    def draws(
-        self, fit: _Fit, doubt: float, leaning: float, count: int, rng: np.random.Generator
-    ) -> Float64:
-        """Mixes around a fit: chance of the records, the prior, and doubt about probabilities."""
-        z = rng.standard_normal((count, 1))
-        # At two deviations, because the mix bends with t and the caller states two.
-        down, up = (self.fit(fit.log_t + sign * 2 * doubt, fit.q).q for sign in (-1, 1))
-        moved = np.where(z < 0, -z * (down - fit.q), z * (up - fit.q)) / 2
-        _, lean = self.leverage(fit)
-        # Errors in log p(y) are taken as independent between labels.
-        moved[:, self.seen] += leaning * rng.standard_normal((count, len(lean))) @ lean.T
-        # The form is the information of the records and the prior: noise of that covariance on the
-        # right side gives solutions with its inverse, cut off at the edges of the simplex as they
-        # should be.
-        pulls = noise(fit.form, count, rng) + (fit.q + moved)[:, self.seen] @ fit.form
-        out = np.zeros((count, len(self.source)))
-        out[:, self.seen] = minimise(fit.form, pulls)
-        return out
-
-    def leverage(self, fit: _Fit) -> tuple[Float64, Float64]:
-        """How the seen labels' shares move with the records' scores, and with log p(y)."""
-        inner: Float64 = np.asarray(np.linalg.inv(fit.form), dtype=np.float64)
-        # Shares sum to 1: the direction along which they all grow is taken out of the inverse.
-        inner -= np.outer(inner.sum(axis=0), inner.sum(axis=0)) / inner.sum()
-        ratios = fit.ratios[:, self.seen]
-        # The derivative of the likelihood's gradient Σ_x r_k(x) in log p(y).
-        moved = np.diag(ratios.sum(axis=0)) - ratios.T @ ratios * fit.q[self.seen]
-        return inner, inner @ moved
-
-
-def _expand(
-    like: Float64, q: Float64, weak: Float64, base: Float64
-) -> tuple[Float64, Float64, Float64]:
-    """The penalised log-likelihood around q as -½ x'Px + h'x, and the ratios f_y(x)/f(x)."""
-    # Second order of Σ log(like @ q): gradient Σ r, curvature -Σ r r'. A quadratic form, so that
-    # bounds at 0 and Σ q = 1 can be kept exactly.
-    ratios = like / (like @ q)[:, None]
-    form = ratios.T @ ratios
-    pull = ratios.sum(axis=0) + form @ q + weak @ base
-    return form + weak, pull, ratios
-
-
-class _Rates:
-    """P(prediction | label) as measured, with the covariance of each label's column."""
-
-    def __init__(self, table: Float64, sd: float) -> None:
-        c = len(table)
-        totals = table.sum(axis=0)
-        clear = totals > max(0.5, 2 * sd * np.sqrt(c))
-        # One record's worth of a typical column keeps a rare label's own from being certain. A
-        # label whose total is not clearly above its noise is left to that and to the prior.
-        overall = np.maximum(table.sum(axis=1), 0.5)
-        # However well others are recognised, one that was never seen may not be: at most .9.
-        right = float(np.clip(np.trace(table) / table.sum(), 0, 0.9))
-        typical = right * np.eye(c) + (1 - right) * (overall / overall.sum())[:, None]
-        kept = np.where(clear, table, 0)
-        self.n = np.where(clear, totals, 0) + 1
-        self.a = (kept + typical) / self.n
-        clean = np.maximum(kept, 0) + typical
-        self.clean = clean / clean.sum(axis=0)
-        self.noise = np.where(clear, sd**2, 0) / self.n**2
-
-    def recall(self) -> tuple[Float64, Float64]:
-        """P(prediction = y | y) for each label, and its variance."""
-        r, c = np.diag(self.clean), len(self.n)
-        return r, r * (1 - r) / (self.n + 1) + self.noise * (1 - 2 * r + c * r**2)
-
-    def spread(self, q: Float64) -> Float64:
-        """Covariance (C, C) of Σ_y q_y Â_y for the error in Â."""
-        a, c = self.clean, len(q)
-        # Covariance of a Dirichlet column: (diag(a) - a a')/(n + 1), weighted with q².
-        drawn = q**2 / (self.n + 1)
-        added = q**2 * self.noise
-        mixed = a @ added
-        out = np.diag(a @ drawn + added.sum()) - (a * drawn) @ a.T
-        return out - mixed[:, None] - mixed + c * (a * added) @ a.T
-
-    def against(self, inverse: Float64) -> Float64:
-        """tr(W⁻¹ Cov Â_y) for each label: by how much Â'W⁻¹Â is too large."""
-        a, c = self.clean, len(self.n)
-        inner = np.einsum("ay,ab,by->y", a, inverse, a, optimize=True)
-        drawn = np.diag(inverse) @ a - inner
-        added = np.trace(inverse) - 2 * inverse.sum(axis=0) @ a + c * inner
-        return drawn / (self.n + 1) + added * self.noise
-
-
-def _bbse(
-    view: _View, rates: _Rates, count: int, rng: np.random.Generator
-) -> tuple[Float64, Float64]:
-    """Weighted least squares with errors in the confusion matrix (Fuller's corrected equations)."""
-    q: Float64 = view.source
-    for _ in range(4):
-        # Half a record spread over all labels: one that is never predicted would have variance 0
-        # and infinite weight.
-        share = rates.clean @ q
-        share = (view.n * share + 0.5 / len(q)) / (view.n + 0.5)
-        chance = np.diag(share) - np.outer(share, share)
-        covariance = chance / view.n + rates.spread(q)
-        # Shares sum to 1, so the covariance is singular along 1; a term there makes it invertible.
-        along = np.trace(covariance) / len(q)
-        w = np.asarray(np.linalg.inv(covariance + along), dtype=np.float64)
-        w -= 1 / (along * len(q) ** 2)
-        seen: Float64 = rates.a.T @ w
-        # Errors in Â add to Â'W⁻¹Â on average, which would flatten the solution; their part is
-        # taken off. Directions of which nothing is left then are up to the prior.
-        plain = seen @ rates.a
-        values, vectors = np.linalg.eigh(plain - np.diag(rates.against(w)))
-        form = (vectors * np.maximum(values, 0)) @ vectors.T + view.weak
-        pull = seen @ view.rates + view.weak @ view.source
-        q = minimise(form, pull[None])[0]
-    return q, minimise(form, form @ q + noise(plain + view.weak, count, rng))
-
-
-def _temperature(view: _View, rates: _Rates) -> tuple[float, float]:
+def _temperature(view: Unlabelled, rates: Rates) -> tuple[float, float]:
     """log t with as many right predictions as the confusion matrix expects, and its error."""
     recall, variance = np.diag(rates.a), rates.recall()[1]
 
@@ -421,7 +177,7 @@ def _temperature(view: _View, rates: _Rates) -> tuple[float, float]:
     return middle * kept, float(doubt * np.sqrt(kept))
 
 
-def _agreement(view: _View, fit: _Fit, doubt: float, rates: _Rates) -> tuple[float, float]:
+def _agreement(view: Unlabelled, fit: Fit, doubt: float, rates: Rates) -> tuple[float, float]:
     """How well EM's mix reproduces the predictions, and how far p(y) leans from label to label.
 
     Returns the chance of a worse fit, and the deviation of log p(y) over the labels: its prior is
@@ -469,7 +225,7 @@ def _agreement(view: _View, fit: _Fit, doubt: float, rates: _Rates) -> tuple[flo
     return min(1.0, len(chances) * float(min(chances))), leaning
 
 
-def _overlooked(view: _View, fit: _Fit) -> tuple[float, float]:
+def _overlooked(view: Unlabelled, fit: Fit) -> tuple[float, float]:
     """Whether a label EM leaves out gets too little likelihood: its chance, and by how much.
 
     With right probabilities f_y(x)/f(x) has mean 1 over the target for every label y, present or
@@ -487,7 +243,7 @@ def _overlooked(view: _View, fit: _Fit) -> tuple[float, float]:
     return min(1.0, float(chance)), float(np.sqrt((np.log(np.maximum(mean, 1e-9)) ** 2).mean()))
 
 
-def _implied_recall(view: _View, fit: _Fit) -> tuple[Float64, Float64]:
+def _implied_recall(view: Unlabelled, fit: Fit) -> tuple[Float64, Float64]:
     """P(prediction = y | y) as the probabilities have it, and how many records say so."""
     sums = np.maximum(fit.ratios.sum(axis=0), 1e-300)
     at = view.predicted

@@ -1,0 +1,184 @@
+"""The likeliest label mix of unlabelled records, if probabilities are right: EM, and its doubts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcover.errors import FedcoverError
+
+Float64 = NDArray[np.float64]
+
+STEPS = 400
+"""Most steps of the splitting; 50 to 150 are usual."""
+
+SETTLED = 1e-7
+"""Change of a share below which the splitting stops."""
+
+
+def minimise(form: Float64, pulls: Float64) -> Float64:
+    """argmin ½ q'Pq - h'q over distributions q, for each row h of `pulls`, (R, C).
+
+    Alternating direction splitting, all rows at once: one side solves the equations with Σq = 1,
+    the other clips at 0. The coordinates are scaled to a form with a unit diagonal, because shares
+    near 0 are known far better than large ones.
+
+    Parameters
+    ----------
+    form
+        (C, C) positive definite P.
+    pulls
+        (R, C) right-hand sides h.
+    """
+    # One ρ for all coordinates works only if they are of one size.
+    scale = 1 / np.sqrt(np.diag(form))
+    rho = 0.5
+    solve = np.linalg.inv(form * np.outer(scale, scale) + rho * np.eye(len(form)))
+    # The way back onto Σ q = 1, in the metric of the form: q in scaled coordinates is scale·z.
+    toward = solve @ scale
+    toward /= scale @ toward
+    fixed = (pulls * scale) @ solve
+    z = np.maximum(fixed - np.outer(fixed @ scale - 1, toward), 0)
+    u = np.zeros_like(z)
+    for _ in range(STEPS):
+        x = fixed + rho * (z - u) @ solve
+        x -= np.outer(x @ scale - 1, toward)
+        x = 1.6 * x - 0.6 * z
+        new = np.maximum(x + u, 0)
+        u += x - new
+        moved = np.abs((new - z) * scale).max()
+        off = np.abs((x - new) * scale).max()
+        z = new
+        if max(moved, off) < SETTLED:
+            break
+    q = z * scale
+    return q / q.sum(axis=1, keepdims=True)
+
+
+def noise(covariance: Float64, draws: int, rng: np.random.Generator) -> Float64:
+    """Normal vectors (draws, C) of a covariance that may be singular."""
+    values, vectors = np.linalg.eigh(covariance)
+    # Rounding makes zero eigenvalues slightly negative.
+    root = vectors * np.sqrt(np.maximum(values, 0))
+    return rng.standard_normal((draws, len(values))) @ root.T
+
+
+@dataclass(frozen=True)
+class Fit:
+    """EM at one temperature: the mix, the form around it, and each record's likelihood ratios."""
+
+    log_t: float
+    q: Float64
+    form: Float64
+    pull: Float64
+    ratios: Float64
+
+
+class Unlabelled:
+    """What is known of the target: predictions, probabilities, and a weak prior at the source."""
+
+    def __init__(self, p: NDArray[np.floating], source: Float64) -> None:
+        self.source = source
+        self.seen = source > 0
+        if not (p[:, self.seen] > 0).any():
+            raise FedcoverError(
+                "every record has probability 0 for all labels of source",
+                allowed="predictions that the source's labels can explain",
+                fix="Check that probs and source number the classes alike",
+            )
+        keep = p[:, self.seen].max(axis=1) > 0
+        self.predicted = p.argmax(axis=1)[keep]
+        self.n = len(self.predicted)
+        self.p = p[keep].astype(np.float64)
+        self.rates = np.bincount(self.predicted, minlength=len(source)) / self.n
+        # As wide as a Dirichlet of one record in all. A label that the source hardly has may still
+        # be common here, so its share in the prior's width is at least half of even.
+        c = len(source)
+        middle = (source + 1 / c) / 2
+        self.weak = np.diag(2 / (middle * (1 - middle)))
+
+    def fit(self, log_t: float, start: Float64 | None = None) -> Fit:
+        """The most likely mix for probabilities to the power 1/t, with the weak prior."""
+        c = len(self.source)
+        like = np.zeros_like(self.p)
+        with np.errstate(divide="ignore"):
+            # p(y|x)/s(y) ∝ P(x|y). Only the probabilities are tempered: what they are divided by is
+            # the mix they are meant for.
+            logs = np.log(self.p[:, self.seen]) * np.exp(-log_t) - np.log(self.source[self.seen])
+        like[:, self.seen] = np.exp(logs - logs.max(axis=1, keepdims=True))
+        weak, base = self.weak[np.ix_(self.seen, self.seen)], self.source[self.seen]
+        like = like[:, self.seen]
+        q = base.copy() if start is None else np.maximum(start[self.seen], 1e-6)
+        q /= q.sum()
+
+        def value(at: Float64) -> float:
+            return float(
+                np.log(np.maximum(like @ at, 1e-300)).sum() - (at - base) @ weak @ (at - base) / 2
+            )
+
+        # EM cannot leave the simplex or overshoot, but its last digits take thousands of steps;
+        # Newton needs a good start, and a handful.
+        for _ in range(20):
+            q = q * ((1 / (like @ q)) @ like) / self.n
+            # A share of exactly 0 stays 0 for ever.
+            q = np.maximum(q, 1e-9)
+            q /= q.sum()
+        best = value(q)
+        for _ in range(25):  # Newton steps, shortened where they overshoot
+            form, pull, ratios = _expand(like, q, weak, base)
+            step = minimise(form, pull[None])[0] - q
+            size = 1.0
+            while size > 1e-4 and (new := value(q + size * step)) < best:
+                size /= 2
+            if size <= 1e-4:
+                break
+            q, gain, best = q + size * step, new - best, new
+            if gain < 1e-4:
+                break
+        form, pull, ratios = _expand(like, q, weak, base)
+        full, wide = np.zeros(c), np.zeros((self.n, c))
+        full[self.seen], wide[:, self.seen] = q, ratios
+        return Fit(log_t, full, form, pull, wide)
+
+    def draws(
+        self, fit: Fit, doubt: float, leaning: float, count: int, rng: np.random.Generator
+    ) -> Float64:
+        """Mixes around a fit: chance of the records, the prior, and doubt about probabilities."""
+        z = rng.standard_normal((count, 1))
+        # At two deviations, because the mix bends with t and the caller states two.
+        down, up = (self.fit(fit.log_t + sign * 2 * doubt, fit.q).q for sign in (-1, 1))
+        moved = np.where(z < 0, -z * (down - fit.q), z * (up - fit.q)) / 2
+        _, lean = self.leverage(fit)
+        # Errors in log p(y) are taken as independent between labels.
+        moved[:, self.seen] += leaning * rng.standard_normal((count, len(lean))) @ lean.T
+        # The form is the information of the records and the prior: noise of that covariance on the
+        # right side gives solutions with its inverse, cut off at the edges of the simplex as they
+        # should be.
+        pulls = noise(fit.form, count, rng) + (fit.q + moved)[:, self.seen] @ fit.form
+        out = np.zeros((count, len(self.source)))
+        out[:, self.seen] = minimise(fit.form, pulls)
+        return out
+
+    def leverage(self, fit: Fit) -> tuple[Float64, Float64]:
+        """How the seen labels' shares move with the records' scores, and with log p(y)."""
+        inner: Float64 = np.asarray(np.linalg.inv(fit.form), dtype=np.float64)
+        # Shares sum to 1: the direction along which they all grow is taken out of the inverse.
+        inner -= np.outer(inner.sum(axis=0), inner.sum(axis=0)) / inner.sum()
+        ratios = fit.ratios[:, self.seen]
+        # The derivative of the likelihood's gradient Σ_x r_k(x) in log p(y).
+        moved = np.diag(ratios.sum(axis=0)) - ratios.T @ ratios * fit.q[self.seen]
+        return inner, inner @ moved
+
+
+def _expand(
+    like: Float64, q: Float64, weak: Float64, base: Float64
+) -> tuple[Float64, Float64, Float64]:
+    """The penalised log-likelihood around q as -½ x'Px + h'x, and the ratios f_y(x)/f(x)."""
+    # Second order of Σ log(like @ q): gradient Σ r, curvature -Σ r r'. A quadratic form, so that
+    # bounds at 0 and Σ q = 1 can be kept exactly.
+    ratios = like / (like @ q)[:, None]
+    form = ratios.T @ ratios
+    pull = ratios.sum(axis=0) + form @ q + weak @ base
+    return form + weak, pull, ratios
