@@ -50,6 +50,8 @@ class Fit:
         (A,) one standard deviation of the coverage, where the method knows it.
     certificate
         With which probability the coverage is 1-α or more, if that was asked for.
+    own_scores
+        Whether raw scores of the target's own records are in its thresholds.
     """
 
     positions: Positions
@@ -63,6 +65,7 @@ class Fit:
     alarms: tuple[str, ...] = ()
     coverage_error: Float64 | None = None
     certificate: Certificate | None = None
+    own_scores: bool = False
 
     @property
     def thresholds(self) -> Float64:
@@ -123,6 +126,8 @@ def calibration_of(
     What is alarming is warned of, and noted.
     """
     statement, label_names = source.statement, source.label_names
+    if statement is not None and fit.own_scores:
+        statement = statement.with_own_scores()
     alarms = _alarms(alphas, target, fit, label_names)
     for alarm in alarms:
         warnings.warn(alarm, FedcoverWarning, stacklevel=3)

@@ -69,6 +69,7 @@ class Local:
             np.zeros(task.n_classes),
             # The coverage given n records is Beta distributed, with the variance (1-α)α/(n+2).
             coverage_error=np.sqrt([a * (1 - a) / (len(site) + 2) for a in task.alphas]),
+            own_scores=True,
         )
         if task.certify is None:
             return fit

@@ -13,6 +13,9 @@ from fedcover.privacy.events import Event
 SEEDED = "its noise came from a seed: for experiments only, no privacy holds"
 """What is said of noise that somebody can repeat."""
 
+OWN_SCORES = "own records: a threshold can be the raw score of one of them"
+"""What is said of thresholds that own scores went into, at the site itself."""
+
 UNITS, RELATIONS, VIEWS = ("record", "site"), ("replace", "add-remove"), ("server", "secure-sum")
 
 
@@ -80,6 +83,12 @@ class PrivacyStatement(Privacy):
         if SEEDED in self.effect:
             return self
         return replace(self, effect="; ".join(t for t in (self.effect, SEEDED) if t))
+
+    def with_own_scores(self) -> PrivacyStatement:
+        """The same where own records set the thresholds: ε covers what left the site, not them."""
+        if OWN_SCORES in self.home:
+            return self
+        return replace(self, home="; ".join(t for t in (self.home, OWN_SCORES) if t))
 
     def describe(self) -> str:
         """The statement in plain words, with what is not protected."""

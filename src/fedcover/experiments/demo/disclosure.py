@@ -68,8 +68,9 @@ def table(results: DemoResults) -> Table:
         for m, name in enumerate(results.names)
     ]
     answer = (
-        "Replies go to the server and to nobody else, but the server sees those of each hospital "
-        "separately: this version has no secure aggregation, which would show it only their sum."
+        "Replies go to the server and to nobody else. It sees those of each hospital separately: "
+        "the demo makes no secure sum, which would show it only their sum (fedcover collect "
+        "--view secure-sum, or Flower with node keys)."
         f"\n{text.SIMULATION} The table says who would receive what."
     )
     records = sum(h.size for h in results.hospitals) / len(results.hospitals)

@@ -67,7 +67,7 @@ def with_certificate(
         # Where only noisy totals tell how large the pool is, what the pool stakes on them is lost.
         spent = TOTALS_SHARE if table.records is None and table.label_sd > 0 else 0.0
         thresholds, certificate = certified_alone(np.sort(own), personal.alphas, confidence, spent)
-        return _certified(fit, thresholds, certificate)
+        return replace(_certified(fit, thresholds, certificate), own_scores=True)
     release = (misses, variance, table.separate_totals)
     if mix.counts is None:
         test = partial(certify_known_mix, *release, mix=mix.shares)
@@ -153,6 +153,7 @@ def _certified(fit: Fit, thresholds: Int64, certificate: Certificate) -> Fit:
         fit,
         positions=limits,
         certificate=certificate,
+        own_scores=False,  # it was about the thresholds that are replaced here
         coverage_error=None,  # it was about 1-α itself, and certified thresholds aim above it
         error="",
     )

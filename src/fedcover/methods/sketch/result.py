@@ -230,6 +230,7 @@ def _with_own(fit: Fit, personal: Personal, own: NDArray[np.int64], in_sketch: b
     return replace(
         fit,
         positions=both.positions,
+        own_scores=bool((both.share > 0).any()),
         coverage_error=both.error,
         alarms=alarms,
         error=f"coverage {1 - alphas[a]:g} ± {both.error[a]:.3f} with {used}, by estimated "
