@@ -226,7 +226,7 @@ def test_words_are_explained_before_the_first_table(plain):
 def test_officer_reads_who_receives_what_after_the_coverage(plain, page):
     order = ("Does every hospital", "What leaves each site", "can still give away", "How big are")
     assert list(map(plain.index, order)) == sorted(map(plain.index, order))
-    assert "no secure aggregation" in plain
+    assert "no secure sum" in plain
     assert "The site-*.npz beside it hold the records" in plain
     for table, column in ((page[1].tables[0], 6), (page[1].tables[2], 4)):
         said = {row[0]: row[column] for row in table[1:]}
