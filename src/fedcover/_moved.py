@@ -96,6 +96,7 @@ MOVED = {
     "report.sketch_figures": "report.figures.sketch",
     "report.style": "report.figures.style",
     "securesum.cards": "securesum.commitments",
+    "securesum.identity": "identity",
     "securesum.masking": "securesum.masks",
     "securesum.messages": "securesum.spec",
     "securesum.participant": "securesum.client",

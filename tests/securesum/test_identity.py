@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from fedcover.errors import FedcoverError
+from fedcover.identity import is_signed, sign
 from fedcover.securesum import Participant, load_identity, load_roster
-from fedcover.securesum.identity import is_signed, sign
 
 GOOD = [lambda: ec.generate_private_key(ec.SECP384R1()), Ed25519PrivateKey.generate]
 WEAK = [

@@ -9,9 +9,9 @@ import pytest
 
 from fedcover import securesum
 from fedcover.errors import FedcoverError
+from fedcover.identity import is_signed, sign
 from fedcover.securesum import crypto
 from fedcover.securesum.commitments import sealing_purpose, view_text
-from fedcover.securesum.identity import is_signed, sign
 from fedcover.securesum.spec import names_to_array, stage_message, to_array
 from fedcover.securesum.state import State
 from tests.securesum.driving import (

@@ -9,7 +9,6 @@
 
 spec.py          what a run is about, and the messages that carry it; every signature covers it
 crypto.py        key agreement, sealing, mask streams, secret shares: each from a library
-identity.py      long-term keys of the sites, and the roster of public ones
 commitments.py   the keys a site advertises, digests of what it deals, and what it signs
 masks.py         integers plus masks, and the server's last step, which takes the masks off
 state.py         what a site remembers between two messages, in bytes for its disk
@@ -20,8 +19,8 @@ server.py        the server half
 from fedcover.errors import FedcoverError
 
 try:
+    from fedcover.identity import load_identity, load_roster
     from fedcover.securesum.client import Participant
-    from fedcover.securesum.identity import load_identity, load_roster
     from fedcover.securesum.server import Total, server
     from fedcover.securesum.spec import SumSpec
 except ModuleNotFoundError as missing:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from fedcover import wire
 from fedcover.errors import FedcoverError
+from fedcover.identity import Identity, Roster, is_signed, public_bytes, sign
 from fedcover.securesum import crypto
 from fedcover.securesum.commitments import (
     SEALED,
@@ -24,7 +25,6 @@ from fedcover.securesum.commitments import (
     view_text,
 )
 from fedcover.securesum.crypto import SECRET
-from fedcover.securesum.identity import Identity, Roster, is_signed, public_bytes, sign
 from fedcover.securesum.masks import flatten, pair_mask, self_mask
 from fedcover.securesum.spec import (
     STAGES,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from fedcover.identity import Identity, Roster, is_signed, sign
 from fedcover.securesum.crypto import NONCE, SECRET, TAG, can_share, digest, joined, public_of
-from fedcover.securesum.identity import Identity, Roster, is_signed, sign
 from fedcover.securesum.spec import SumSpec, refused
 
 ADVERTISEMENT = 3 * SECRET

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcover.errors import FedcoverError
+from fedcover.identity import Roster, is_signed
 from fedcover.securesum.commitments import (
     SEALED,
     KeyAdvertisement,
@@ -23,7 +24,6 @@ from fedcover.securesum.commitments import (
     view_text,
 )
 from fedcover.securesum.crypto import SECRET, Words
-from fedcover.securesum.identity import Roster, is_signed
 from fedcover.securesum.masks import unflatten, unmask
 from fedcover.securesum.spec import (
     SumSpec,
