@@ -104,9 +104,8 @@ class Run:
 
     def min_survivors(self, n_sites: int) -> int | None:
         """The fewest sites that may be left in a secure sum; None where there is none."""
-        return (
-            (self.threshold or usual_survivors(n_sites, self.conspirators)) if self.sums else None
-        )
+        usual = usual_survivors(n_sites, self.conspirators)
+        return (self.threshold or usual) if self.sums else None
 
     @property
     def sums(self) -> bool:

@@ -141,8 +141,14 @@ class Coordinator(Engine):
         ordered = [members[name] for name in sorted(members)]
         if privacy is None or not privacy.secure_sum:
             return Federation.of(ordered)
-        n, c = len(ordered), privacy.conspirators
-        return Federation.of(ordered, self.min_survivors or usual_survivors(n, c))
+        fewest = self.min_survivors or usual_survivors(len(ordered), privacy.conspirators)
+        federation = Federation.of(ordered, fewest)
+        # A sum that no site would take part in is refused now, and leaves no checkpoint.
+        from fedcover.securesum import SumSpec
+
+        parties = (fewest, privacy.conspirators)
+        SumSpec(self.run_name, federation.sites, {"sum": (1,)}, None, *parties)
+        return federation
 
     def run(self, method: Method, task: Task, sites: Sequence[Site] | None) -> Outcome:
         """Both halves of a method to the end; finished rounds are played back, not repeated."""
