@@ -23,8 +23,23 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-MAX_JSON = 1 << 30
-"""Longest JSON that is read, in bytes or characters."""
+MAX_JSON = 1 << 28
+"""Longest JSON that is read, in bytes or characters: a calibration of a million labels and more."""
+
+MOST_INSIDE = 1 << 21
+"""Most lists and objects in it: an empty one takes thirty times the memory of its text."""
+
+FIELDS_THAT_CANNOT_BE = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What it takes to make something of facts that somebody else has written: whoever reads a file
+turns these into its own error. Anything else is a fault of ours."""
 
 
 def to_json(facts: Mapping[str, Any], *, ascii_only: bool = True, compact: bool = False) -> str:
@@ -42,6 +57,9 @@ def from_json(text: bytes | str, most: int = MAX_JSON) -> dict[str, Any]:
     """The facts of such a text; a ValueError for anything that two readers could read as two."""
     if len(text) > most:
         raise ValueError(f"it is longer than {most}")
+    opened = (b"[", b"{") if isinstance(text, bytes) else ("[", "{")
+    if sum(text.count(one) for one in opened) > MOST_INSIDE:  # type: ignore[arg-type]
+        raise ValueError("it has too many lists and objects in it")
     try:
         facts = json.loads(
             text if isinstance(text, str) else text.decode(),

@@ -78,9 +78,12 @@ class Checkpoint:
             raise _unusable(path, "is damaged") from None
         if asked != _digest(queries):
             raise _unusable(path, "answers other queries than this run asks")
-        for name in traffic.bytes_up:
-            traffic.bytes_up[name] += int(stored.numbers.get(f"up:{name}", 0))
-            traffic.bytes_down[name] += int(stored.numbers.get(f"down:{name}", 0))
+        for way, counts in (("up", traffic.bytes_up), ("down", traffic.bytes_down)):
+            for name in counts:
+                took = stored.numbers.get(f"{way}:{name}", 0)
+                if not isinstance(took, int) or took < 0:
+                    raise _unusable(path, "is damaged")
+                counts[name] += took
         return replies
 
     def keep(
@@ -100,7 +103,12 @@ class Checkpoint:
     def survivors(self, number: int) -> list[str] | None:
         """The sites that were asked to agree to the sum of a round, if it came so far."""
         facts = self._facts(f"{number}.survivors")
-        return None if facts is None else list(facts["survivors"])
+        names = None if facts is None else facts.get("survivors")
+        if facts is not None and not (
+            isinstance(names, list) and all(isinstance(name, str) for name in names)
+        ):
+            raise _unusable(self.folder / f"{number}.survivors", "is damaged")
+        return names
 
     def keep_survivors(self, number: int, names: Sequence[str]) -> None:
         """Stores them, before they are asked."""
