@@ -21,6 +21,7 @@ from fedcover._io.facts import (
     facts_of,
     from_json,
     made_of,
+    plain_texts,
     to_json,
 )
 from fedcover._io.reading import read_whole
@@ -315,6 +316,8 @@ class Calibration:
 
     @classmethod
     def _from_body(cls, body: dict[str, Any], version: int) -> Calibration:
+        if not plain_texts(body):
+            raise ValueError("a text with characters that cannot be seen")
         values = dict(body)
         limits = np.array(values.pop("thresholds"), dtype=np.float64)
         alpha = checks.alphas(values.pop("alpha"))

@@ -6,6 +6,7 @@ import io
 import random
 import zipfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -46,20 +47,34 @@ def lying(rng: random.Random, array: Array) -> bytes:
     return b"\x93NUMPY" + version + size + head + array.tobytes()[: rng.choice((10**9, 10**9, 7))]
 
 
-def archive(members: Mapping[str, bytes], packed: bool = True) -> bytes:
+@dataclass(frozen=True)
+class Zeros:
+    """A .npy file of zeros, of so many bytes: a thousand times smaller once it is packed."""
+
+    kind: str
+    shape: tuple[int, ...]
+    nbytes: int
+
+
+def archive(members: Mapping[str, bytes | Zeros], packed: bool = True) -> bytes:
     """An .npz file of these .npy files."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED) as file:
         for name, content in members.items():
-            file.writestr(f"{name}.npy", content)
+            with file.open(f"{name}.npy", "w", force_zip64=True) as part:
+                if isinstance(content, bytes):
+                    part.write(content)
+                    continue
+                part.write(head(content.kind, content.shape))
+                for left in range(content.nbytes, 0, -(1 << 24)):
+                    part.write(bytes(min(left, 1 << 24)))
     return out.getvalue()
 
 
-def zeros(count: int, kind: str = "|i1", shape: tuple[int, ...] | None = None) -> bytes:
-    """A .npy file of so many zeros: a thousand times smaller once it is packed."""
-    text = f"{{'descr': {kind!r}, 'fortran_order': False, 'shape': {shape or (count,)!r}, }}\n"
-    head = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
-    return head + bytes(count * np.dtype(kind).itemsize)
+def head(kind: str, shape: tuple[int, ...]) -> bytes:
+    """The beginning of a .npy file, whatever follows it."""
+    text = f"{{'descr': {kind!r}, 'fortran_order': False, 'shape': {shape!r}, }}\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
 
 
 def damaged_archive(rng: random.Random, arrays: Mapping[str, Array]) -> bytes:

@@ -74,6 +74,14 @@ def sketches() -> tuple[fc.SketchResult, ...]:
     )
 
 
+@cache
+def elsewhere() -> fc.SketchResult:
+    """The first of them, of other sites."""
+    more: dict[str, Any] = {"label_names": NAMES, "seed": 0}
+    made = [fc.Site.from_probabilities(name, PROBS, LABELS, **more) for name in "xyz"]
+    return fc.collect(made, fc.methods.Sketch(bins=64), fc.Privacy(200, 1e-5))
+
+
 def text_of(body: object, ascii_only: bool = False) -> str:
     return json.dumps(body, sort_keys=True, ensure_ascii=ascii_only)
 
@@ -180,7 +188,7 @@ def read_sketch(path: Path) -> None:
         lambda: use_calibration(sketch.personalise([1, 2, 3], [0.1, 0.5]), path),
         lambda: use_calibration(sketch.personalise(sites()[0], 0.1, certify=0.9), path),
         lambda: sketch.personalise([3, 2, 1], local_scores=sites()[0].scores),
-        lambda: sketch + sketches()[0],
+        lambda: sketch + elsewhere(),
         lambda: sketch.method,
         lambda: sketch.save(path.with_suffix(".again")),
         lambda: sketch.privacy and sketch.privacy.describe(),
@@ -332,7 +340,7 @@ def write_npz(rng: Random, path: Path) -> Path:
 def write_csv(rng: Random, path: Path) -> Path:
     path = path.with_suffix(".csv")
     header = [*NAMES, "label", "id"]
-    rows = [[*map(str, p), NAMES[y], str(k)] for k, (p, y) in enumerate(zip(PROBS, LABELS, strict=True))]
+    rows = [[*map(str, PROBS[k]), NAMES[LABELS[k]], str(k)] for k in range(len(PROBS))]
     table = [header, *rows[: rng.choice((1, 5, 40))]]
     for _ in range(rng.choice((0, 1, 1, 4))):
         row = rng.choice(table)
@@ -355,9 +363,10 @@ def write_parquet(rng: Random, path: Path) -> Path:
     name = rng.choice(sorted(columns))
     odd: list[Any] = [None, [1], {"x": 1}, b"\x00", True, 3, "x", 1e308, float("nan"), 2**62]
     if rng.random() < 0.6:
-        columns[name] = [rng.choice(odd[:1] + [rng.choice(odd)])] * 40
+        columns[name] = [rng.choice([None, rng.choice(odd)])] * 40
     if rng.random() < 0.2:
-        columns[rng.choice(mutations.WORDS[:-1]).encode("utf-8", "replace").decode()] = columns.pop(name)
+        word = rng.choice(mutations.WORDS[:-1]).encode("utf-8", "replace").decode()
+        columns[word] = columns.pop(name)
     parquet.write_table(pyarrow.table(columns), path)
     if rng.random() < 0.5:
         path.write_bytes(mutations.data(rng, path.read_bytes()))
@@ -379,7 +388,8 @@ def write_labels(rng: Random, path: Path) -> Path:
         given = rng.choice([[1, 2, 3], {"healthy": 1, "ill": 2, "naïve": 3}])
         text = text_of(mutations.facts(rng, given))
     elif path.suffix == ".csv":
-        text = "class,value\n" + "\n".join(f"{n},{rng.choice([*mutations.WORDS, 1, 2])}" for n in NAMES)
+        rows = [f"{name},{rng.choice([*mutations.WORDS, 1, 2])}" for name in NAMES]
+        text = "\n".join(["class,value", *rows])
     else:
         text = rng.choice(["1,2,3", "1\n2\n3", "1e400,2,3", "9" * 5000])
     raw = text.encode("utf-8", "surrogatepass")

@@ -91,7 +91,7 @@ def shape_of(error: fc.FedcoverError) -> str:
 def rounds(
     kinds: Iterable[tuple[str, Attempt]], folder: Path, seconds: float, start: int = 0
 ) -> Iterator[dict[str, Tally]]:
-    """All kinds in turn, a case each, until the time is over; yields the tallies after each turn."""
+    """All kinds in turn, a case each, until the time is over; yields after each turn."""
     found = {name: Tally() for name, _ in kinds}
     until, number = time.monotonic() + seconds, start
     while time.monotonic() < until:

@@ -79,7 +79,7 @@ class Archive:
             raise
         except Exception as error:  # whatever a zip file can be broken in
             stream.close()
-            raise _broken(error) from None
+            raise _broken(error) from error
 
     def __enter__(self) -> Archive:
         return self
@@ -107,9 +107,7 @@ class Archive:
                 version = npy.read_magic(file)
                 if version not in ((1, 0), (2, 0)):
                     raise BrokenArchive(f"{name} has format version {version}")
-                read = (
-                    npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-                )
+                read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
                 shape, fortran, dtype = read(file)
                 found = Member(info, shape, dtype, fortran, file.tell())
             if any(type(n) is not int or n < 0 for n in shape):
@@ -120,7 +118,7 @@ class Archive:
         except BrokenArchive:
             raise
         except Exception as error:  # numpy's reader of headers raises what Python's parser does
-            raise _broken(error) from None
+            raise _broken(error) from error
 
     def read(self, member: Member) -> NDArray[Any]:
         """The array of a header; no Python objects."""
@@ -136,12 +134,12 @@ class Archive:
                 return flat.reshape(member.shape[::-1]).T
             return flat.reshape(member.shape)
         except Exception as error:
-            raise _broken(error) from None
+            raise _broken(error) from error
 
     def _plausible(self, info: zipfile.ZipInfo) -> None:
         """Refuses a member whose sizes cannot be true, before a byte of it is unpacked."""
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise BrokenArchive(f"{info.filename} is packed in a way that numpy does not use")
+            raise NotImplementedError(f"{info.filename} is packed in a way that numpy never uses")
         if info.compress_size > self.length:
             raise BrokenArchive(f"{info.filename} is larger than the file")
         if info.file_size > DEFLATED_MOST * info.compress_size + 64:

@@ -115,7 +115,7 @@ class RawOutputs:
             counts = checks.counts(counts, c, what + "label_counts")
         ids = self.arrays.get("ids")
         if ids is not None:
-            ids = tuple(_text(i) for i in np.ravel(ids))
+            ids = tuple(_text(i) for i in (ids if self.tabular else np.ravel(ids)))
             if len(ids) != n:
                 raise FileError(
                     f"{what}{len(ids)} ids for {n} records",
@@ -181,8 +181,10 @@ def _npz(path: Path, labels: bool) -> dict[str, Any]:
             if size > file.room:
                 raise BrokenArchive(f"its arrays have {size} bytes, more than {file.room}")
             found = {key: file.read(member) for key, member in members.items()}
-    except (BrokenArchive, OSError) as error:
+    except OSError as error:
         raise broken(path, error) from None
+    except BrokenArchive as error:
+        raise broken(path, error.__cause__ or error) from None
     if ("probs" in found) == ("logits" in found):
         both = "both 'probs' and 'logits'"
         none = f"neither 'probs' nor 'logits', but {listed(present, 8) or 'no array'}"

@@ -29,6 +29,7 @@ import numpy as np
 
 import fedcover as fc
 from fedcover import checks
+from fedcover._io.cells import text_of
 from fedcover._io.files import SUFFIXES, ModelOutputs, open_outputs
 from fedcover._io.writing import output_file
 from fedcover.cli.common import score_named
@@ -326,7 +327,7 @@ def _json(path: Path, text: str) -> list[str] | dict[str, str]:
 def _csv(path: Path, text: str) -> dict[str, str]:
     try:
         lines = csv.reader(io.StringIO(text, newline=""))
-        rows = [[cell.strip() for cell in row] for row in lines if any(row)]
+        rows = [[text_of(cell.strip()) for cell in row] for row in lines if any(row)]
     except csv.Error as error:
         raise _unreadable(path, f"is not a csv file ({error})") from None
     if rows and rows[0][0].casefold() in HEADINGS:

@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 
 from fedcover import checks, scores
 from fedcover._io.archives import Archive, BrokenArchive
-from fedcover._io.facts import FIELDS_THAT_CANNOT_BE, facts_of, from_json, made_of, to_json
+from fedcover._io.facts import (
+    FIELDS_THAT_CANNOT_BE,
+    facts_of,
+    from_json,
+    made_of,
+    plain_texts,
+    to_json,
+)
 from fedcover._io.reading import read_whole
 from fedcover._io.writing import write
 from fedcover.calibration import Cost
@@ -122,6 +129,8 @@ def _from_archive(archive: Archive, path: str | Path) -> SketchResult:
             fix="Install the version of fedcover that wrote it",
         )
     try:
+        if not plain_texts(header):
+            raise ValueError("a text with characters that cannot be seen")
         layout = _layout(header["layout"])
         arrays = _arrays(archive, layout)
         if digest != _digest(text, arrays):
@@ -165,9 +174,7 @@ def _array(archive: Archive, name: str, most: int) -> NDArray[np.uint8]:
     return archive.read(member)
 
 
-def _from(
-    header: dict[str, Any], layout: Layout, arrays: dict[str, NDArray[Any]]
-) -> SketchResult:
+def _from(header: dict[str, Any], layout: Layout, arrays: dict[str, NDArray[Any]]) -> SketchResult:
     noise = {}
     for name in ("table_noise", "label_noise", "confusion_noise"):
         noise[name] = tuple(checks.real(v, name, 0, 1e30) for v in header[name])

@@ -11,7 +11,9 @@ from __future__ import annotations
 import functools
 import io
 import re
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ParamSpec
 
@@ -20,6 +22,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Figure
 from matplotlib.lines import Line2D
+from matplotlib.text import Text as MatplotlibText
 
 INK, MUTED, GRID, PAPER = "#1b1f24", "#5c6670", "#dde1e6", "#fefefe"
 BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#00795a"
@@ -35,6 +38,9 @@ CSS_NAMES = {
 
 DASHED: Any = (0, (4, 2))
 """How the promise 1-α is drawn, and a threshold."""
+
+LONGEST = 80
+"""Characters of a text in a figure; the end of a longer one is left out."""
 
 WIDE, NARROW = 7.6, 4.0
 """Widths of a figure in inches: for a desktop window, and for a phone."""
@@ -70,6 +76,9 @@ RC: Any = {
     "figure.constrained_layout.use": True,
     "figure.constrained_layout.w_pad": 0.06,
     "figure.constrained_layout.h_pad": 0.06,
+    # Names come from files: "$" in one is a dollar, and no formula that may have a mistake in it.
+    "text.parse_math": False,
+    "text.usetex": False,
     "svg.fonttype": "none",
     "svg.hashsalt": "fedcover",
 }
@@ -86,14 +95,26 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
 
     @functools.wraps(draw)
     def inner(*args: P.args, **kwargs: P.kwargs) -> Figure:
-        with matplotlib.rc_context(RC):
+        with matplotlib.rc_context(RC), _any_script():
             figure = draw(*args, **kwargs)
+            for text in figure.findobj(MatplotlibText):
+                assert isinstance(text, MatplotlibText)
+                text.set_text(shortened(text.get_text(), LONGEST))
             if engine := figure.get_layout_engine():
                 engine.execute(figure)
             figure.set_layout_engine("none")
         return figure
 
     return inner
+
+
+@contextmanager
+def _any_script() -> Iterator[None]:
+    """Without a warning for each letter that the font lacks: a browser has it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"Glyph .* missing from", UserWarning)
+        warnings.filterwarnings("ignore", "Matplotlib currently does not support", UserWarning)
+        yield
 
 
 def single(width: float, height: float) -> tuple[Figure, Axes]:
@@ -136,7 +157,7 @@ def beside(n: int, columns: int, width: float) -> int:
 
 def named_rows(axes: Axes, names: Sequence[str], **look: Any) -> None:
     """One row for each name, the first on top."""
-    axes.set_yticks(range(len(names)), names, **look)
+    axes.set_yticks(range(len(names)), [shortened(name, LONGEST) for name in names], **look)
     axes.set_ylim(len(names) - 0.5, -0.5)
 
 
@@ -163,7 +184,7 @@ def shortened(text: str, most: int) -> str:
 
 def svg(figure: Figure) -> str:
     """The figure as the text of an .svg file, transparent."""
-    with matplotlib.rc_context(RC):
+    with matplotlib.rc_context(RC), _any_script():
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     return buffer.getvalue()
@@ -197,5 +218,5 @@ def save(figure: Figure, text: str, folder: Path, name: str) -> None:
     """Write name.svg, from the text that `svg` made, and name.png, both on a white ground."""
     ground = r'\1<rect width="100%" height="100%" fill="white"/>'
     (folder / f"{name}.svg").write_text(re.sub(r"(<svg [^>]*>)", ground, text, count=1), "utf-8")
-    with matplotlib.rc_context(RC):
+    with matplotlib.rc_context(RC), _any_script():
         figure.savefig(folder / f"{name}.png", dpi=180, facecolor="white")
