@@ -40,7 +40,7 @@ DASHED: Any = (0, (4, 2))
 """How the promise 1-α is drawn, and a threshold."""
 
 LONGEST = 80
-"""Characters of a text in a figure; the end of a longer one is left out."""
+"""Characters of a text in a figure, half as many beside an axis; the end of a longer one goes."""
 
 WIDE, NARROW = 7.6, 4.0
 """Widths of a figure in inches: for a desktop window, and for a phone."""
@@ -157,7 +157,7 @@ def beside(n: int, columns: int, width: float) -> int:
 
 def named_rows(axes: Axes, names: Sequence[str], **look: Any) -> None:
     """One row for each name, the first on top."""
-    axes.set_yticks(range(len(names)), [shortened(name, LONGEST) for name in names], **look)
+    axes.set_yticks(range(len(names)), [shortened(name, LONGEST // 2) for name in names], **look)
     axes.set_ylim(len(names) - 0.5, -0.5)
 
 
