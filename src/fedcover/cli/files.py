@@ -31,6 +31,7 @@ import fedcover as fc
 from fedcover import checks
 from fedcover._io.cells import text_of
 from fedcover._io.files import SUFFIXES, ModelOutputs, open_outputs
+from fedcover._io.reading import read_whole
 from fedcover._io.writing import output_file
 from fedcover.cli.common import score_named
 from fedcover.errors import FedcoverError, FileError
@@ -208,6 +209,9 @@ def _arrays(path: Path) -> set[str]:
 HEADINGS = {"label", "labels", "class", "classes", "name"}
 """First cells of a header row of a csv file."""
 
+MOST_TEXT = 1 << 28
+"""Longest of these files, in bytes."""
+
 FORMS = "a list in class order or an object (.json), two columns class,value (.csv), or lines"
 
 
@@ -270,7 +274,7 @@ class LabelFile:
 def read_label_file(path: Path) -> LabelFile:
     """Read the file; which classes it speaks of is checked later."""
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = read_whole(path, MOST_TEXT).decode("utf-8-sig")
     except OSError as error:
         raise _unreadable(path, f"cannot be opened ({error.strerror})") from None
     except UnicodeDecodeError:

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from fedcover import wire
-from fedcover._io.facts import from_json, to_json
+from fedcover._io.facts import MAX_JSON, from_json, to_json
+from fedcover._io.reading import read_whole
 from fedcover._io.writing import part_of
 from fedcover.engines.base import Traffic
 from fedcover.errors import FileError
@@ -67,7 +68,7 @@ class Checkpoint:
         """The replies of a finished round, if the same was asked; what it took is counted."""
         path = self.folder / f"{number}.round"
         try:
-            stored = wire.decode(path.read_bytes())
+            stored = wire.decode(read_whole(path, wire.MOST_BYTES))
             asked = stored.arrays["asked"].tobytes()
             replies = {
                 key.removeprefix("reply:"): wire.decode(array.tobytes())
@@ -116,7 +117,7 @@ class Checkpoint:
 
     def _facts(self, name: str) -> dict[str, Any] | None:
         try:
-            return from_json((self.folder / name).read_bytes())
+            return from_json(read_whole(self.folder / name, MAX_JSON))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
