@@ -75,6 +75,30 @@ def parquet_of_one_long_label(path: Path) -> Path:
     return path
 
 
+def parquet_of_long_numbers(path: Path) -> Path:
+    """A class column that is no numbers but one long text, a million times."""
+    import pyarrow
+    from pyarrow import parquet
+
+    path = path.with_suffix(".parquet")
+    texts = pyarrow.DictionaryArray.from_arrays(np.zeros(10**6, np.int32), ["x" * 50_000])
+    half, zeros = np.full(10**6, 0.5), np.zeros(10**6, np.int8)
+    parquet.write_table(pyarrow.table({"a": half, "b": texts, "label": zeros}), path)
+    return path
+
+
+def parquet_of_one_long_list(path: Path) -> Path:
+    """One row, in which a class column holds a list of a hundred million numbers."""
+    import pyarrow
+    from pyarrow import parquet
+
+    path = path.with_suffix(".parquet")
+    many = pyarrow.ListArray.from_arrays([0, 10**8], pyarrow.array(np.zeros(10**8)))
+    table = pyarrow.table({"a": [0.5], "b": many, "label": [0]})
+    parquet.write_table(table, path, compression="zstd")
+    return path
+
+
 def parquet_of_many_rows(path: Path) -> Path:
     """A hundred million equal rows, in some kilobytes."""
     import pyarrow
@@ -114,5 +138,7 @@ SITES: tuple[Callable[[Path], Path], ...] = (
     site_that_says_so,
     csv_of_one_long_label,
     parquet_of_one_long_label,
+    parquet_of_long_numbers,
+    parquet_of_one_long_list,
     parquet_of_many_rows,
 )

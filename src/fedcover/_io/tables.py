@@ -57,8 +57,8 @@ def read_parquet(path: Path, want: tuple[str, ...]) -> dict[str, Any]:
     try:
         # Texts are read as the dictionary that they are stored as: a long one stands there once.
         with parquet.ParquetFile(path) as file:
-            texts_of = [name for name in RESERVED if name in file.schema_arrow.names]
-        with parquet.ParquetFile(path, read_dictionary=texts_of) as file:
+            of_text = [field.name for field in file.schema_arrow if _is_text(field.type)]
+        with parquet.ParquetFile(path, read_dictionary=of_text) as file:
             _plausible(file.metadata, room_of(path))
             table = file.read()
         header = list(table.column_names)
@@ -66,9 +66,10 @@ def read_parquet(path: Path, want: tuple[str, ...]) -> dict[str, Any]:
         columns = []
         for k in classes:
             try:
-                columns.append(np.asarray(table.column(k), dtype=np.float64))
+                columns.append(_numbers(table.column(k)))
             except (ValueError, TypeError):
-                raise _not_numbers(path, header[k], table.column(k)[0].as_py(), 0) from None
+                first = table.column(k)[0].as_py() if len(table) else ""
+                raise _not_numbers(path, header[k], first, 0) from None
         texts = {
             name: _short_texts(path, _parquet_texts(table.column(at))) for name, at in extra.items()
         }
@@ -86,10 +87,28 @@ def room_of(path: Path) -> int:
 
 def _plausible(metadata: Any, room: int) -> None:
     """Refuses a file that says it has more than it may."""
-    numbers = 8 * metadata.num_rows * metadata.num_columns
-    groups = (metadata.row_group(k).total_byte_size for k in range(metadata.num_row_groups))
-    if max(numbers, sum(groups)) > room:
+    groups = [metadata.row_group(k) for k in range(metadata.num_row_groups)]
+    values = sum(g.column(k).num_values for g in groups for k in range(g.num_columns))
+    numbers = 8 * max(values, metadata.num_rows * metadata.num_columns)
+    if max(numbers, sum(group.total_byte_size for group in groups)) > room:
         raise ValueError(f"{metadata.num_rows} rows of {metadata.num_columns} columns")
+
+
+def _is_text(kind: Any) -> bool:
+    return str(kind) in ("string", "large_string", "binary", "large_binary")
+
+
+def _numbers(column: Any) -> NDArray[np.float64]:
+    """The numbers of a column; text that is one is one."""
+    if not str(column.type).startswith("dictionary"):
+        return np.asarray(column, dtype=np.float64)
+    parts = []
+    for chunk in column.chunks:
+        known = np.array([float(text) for text in chunk.dictionary.to_pylist()])
+        parts.append(known[np.asarray(chunk.indices.fill_null(-1))])
+        if chunk.null_count:
+            raise ValueError("a number is missing")
+    return np.concatenate(parts) if parts else np.empty(0)
 
 
 def _parquet_texts(column: Any) -> list[str]:
