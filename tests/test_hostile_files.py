@@ -18,13 +18,15 @@ from typer.testing import CliRunner
 
 import fedcover as fc
 from fedcover import cli
+from fedcover._io.archives import Archive, BrokenArchive
 from fedcover._io.cells import cell_of, text_of
 from fedcover._io.files import read_outputs
 from fedcover._io.reading import read_whole
+from fedcover.engines.flower.site_config import SiteConfig
 from fedcover.inputs import is_plain
 from fedcover.report.figures import charts, style
 from tests.fuzz import __main__ as fuzz
-from tests.fuzz import bombs, files, messages, running
+from tests.fuzz import archives, bombs, files, messages, running
 
 PROBS = np.array([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]])
 
@@ -111,6 +113,24 @@ def test_a_pipe_keeps_nobody_waiting_and_a_device_has_an_end(read, tmp_path):
     for path in (tmp_path / "pipe", "/dev/zero", tmp_path):
         with pytest.raises(fc.FileError):
             read(path)
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (2, 2), (2, 4), (2**40,), (0,), (), (-6,)])
+def test_an_array_is_as_long_as_its_header_says(shape):
+    """No byte more and none less, found before there is room for it."""
+    data = archives.archive({"x": archives.head("<f8", shape) + PROBS.tobytes()})
+    with Archive(data) as archive:
+        if shape == PROBS.shape:
+            assert np.array_equal(archive.read(archive.member("x")), PROBS)
+        else:
+            with pytest.raises(BrokenArchive):
+                archive.member("x")
+
+
+@pytest.mark.parametrize("value", ["a\0b", "a\nb", "\x1b[2J"])
+def test_settings_hold_no_text_that_steers(value):
+    with pytest.raises(fc.FedcoverError, match="state is"):
+        SiteConfig.of({"data": "a.npz", "state": value})
 
 
 def test_no_more_is_read_than_is_allowed(tmp_path):

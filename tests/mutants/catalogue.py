@@ -598,7 +598,7 @@ _FILES = [
         "src/fedcover/_io/archives.py",
         "if not dtype.hasobject and found.start + found.nbytes != info.file_size:",
         "if False:",
-        tests=(f"{HOSTILE}::test_a_hostile_file_ends_in_our_error_or_in_none",),
+        tests=(f"{HOSTILE}::test_an_array_is_as_long_as_its_header_says",),
     ),
     Mutant(
         "sketch-of-any-shape",
@@ -666,7 +666,7 @@ _FILES = [
         "src/fedcover/methods/base.py",
         "allowed=f\"privacy with {those_that('private')}\",",
         'allowed="privacy with DPFedCP() or Local()",',
-        tests=("tests/test_statements.py",),
+        tests=("tests/test_statements.py::test_errors_name_the_methods_that_the_registry_does",),
     ),
 ]
 
