@@ -333,7 +333,7 @@ def test_damage_anywhere_is_refused_or_harmless(ledger, path):
         "INSERT INTO entries SELECT 4, hash, entry, reply FROM entries WHERE number = 3",
         "UPDATE head SET number = 2",
         "DELETE FROM head",
-        "INSERT INTO head SELECT 2, number, hash FROM head",
+        "INSERT INTO head SELECT 2, number, hash, seal FROM head",
         "UPDATE entries SET entry = NULL WHERE number = 2",
         "UPDATE entries SET entry = x'00' WHERE number = 2",
         "CREATE TABLE more (x)",

@@ -21,6 +21,7 @@ from fedcover.engines.remote.client import Client, guarded
 from fedcover.engines.remote.client_state import ClientState
 from fedcover.engines.remote.coordinator import Coordinator
 from fedcover.engines.remote.envelope import Envelope
+from fedcover.engines.remote.heads import LedgerHeads
 from fedcover.engines.remote.transport import RetryPolicy, Transport
 from fedcover.errors import FedcoverError
 from fedcover.methods.base import checked_certify
@@ -92,6 +93,7 @@ def conduct(run: Run, transport: Transport) -> Coordinator:
         run_name=run.run,
         retry=RetryPolicy(run.seconds, run.resends, run.sites),
         checkpoint=Checkpoint(run.folder / "rounds"),
+        heads=LedgerHeads(run.folder.parent / "ledger-heads.json"),
         roster=_roster(run) if run.sums else None,
         min_survivors=run.threshold or None,
         alpha=run.alphas,
@@ -152,6 +154,9 @@ def _report(coordinator: Coordinator, clock: _Clock) -> None:
         cost.bytes_down,
     )
     log(INFO, "fedcover: calibrations at %s", ", ".join(coordinator.informed) or "no site")
+    if coordinator.first_met and coordinator.heads is not None:
+        names, path = ", ".join(coordinator.first_met), coordinator.heads.path
+        log(INFO, "fedcover: ledgers of %s not known before; kept from now on in %s", names, path)
     for name, why in coordinator.missing.items():
         log(INFO, "fedcover: %s: %s", name, why)
     if done is not None and done.statement is not None:

@@ -32,6 +32,10 @@ CODES = {
         "cannot read its data, ledger or keys",
         "On that site: fedcover flower doctor",
     ),
+    "ledger": (
+        "has a ledger that is older than the one it had before, or another one",
+        "On that site: was the ledger put back from a copy? The one that was in use is needed",
+    ),
     "hello": (
         "does not know this run",
         "Start the run again: it begins with a hello, and no budget is spent twice",
