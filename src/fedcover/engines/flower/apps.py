@@ -21,7 +21,6 @@ from fedcover.engines.remote.client import Client, guarded
 from fedcover.engines.remote.client_state import ClientState
 from fedcover.engines.remote.coordinator import Coordinator
 from fedcover.engines.remote.envelope import Envelope
-from fedcover.engines.remote.heads import LedgerHeads
 from fedcover.engines.remote.transport import RetryPolicy, Transport
 from fedcover.errors import FedcoverError
 from fedcover.methods.base import checked_certify
@@ -93,7 +92,7 @@ def conduct(run: Run, transport: Transport) -> Coordinator:
         run_name=run.run,
         retry=RetryPolicy(run.seconds, run.resends, run.sites),
         checkpoint=Checkpoint(run.folder / "rounds"),
-        heads=LedgerHeads(run.folder.parent / "ledger-heads.json"),
+        heads=run.folder.parent / "ledger-heads.json",
         roster=_roster(run) if run.sums else None,
         min_survivors=run.threshold or None,
         alpha=run.alphas,
@@ -154,9 +153,10 @@ def _report(coordinator: Coordinator, clock: _Clock) -> None:
         cost.bytes_down,
     )
     log(INFO, "fedcover: calibrations at %s", ", ".join(coordinator.informed) or "no site")
-    if coordinator.first_met and coordinator.heads is not None:
-        names, path = ", ".join(coordinator.first_met), coordinator.heads.path
-        log(INFO, "fedcover: ledgers of %s not known before; kept from now on in %s", names, path)
+    if coordinator.first_met:
+        names = ", ".join(coordinator.first_met)
+        kept = coordinator.heads
+        log(INFO, "fedcover: ledgers of %s were not known; heads are now in %s", names, kept)
     for name, why in coordinator.missing.items():
         log(INFO, "fedcover: %s: %s", name, why)
     if done is not None and done.statement is not None:

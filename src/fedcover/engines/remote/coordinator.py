@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -68,8 +69,8 @@ class Coordinator(Engine):
     checkpoint
         Where finished rounds are kept; None for nowhere.
     heads
-        Where the heads of the sites' ledgers are kept from run to run, so that a ledger that was
-        put back to an older copy is refused; None for nowhere.
+        File for the heads of the sites' ledgers, the same for all runs: a ledger that was put back
+        to an older copy is refused. None for no file.
     roster
         Public keys of the sites, by name; needed for secure sums.
     min_survivors
@@ -96,7 +97,7 @@ class Coordinator(Engine):
     run_name: str
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     checkpoint: Checkpoint | None = None
-    heads: LedgerHeads | None = None
+    heads: str | Path | None = None
     roster: Any = None
     min_survivors: int | None = None
     alpha: float | Sequence[float] = (0.1,)
@@ -109,12 +110,14 @@ class Coordinator(Engine):
     informed: list[str] = field(default_factory=list)
     first_met: list[str] = field(default_factory=list)
     _members: Members = field(default_factory=dict)
+    _heads: LedgerHeads | None = field(default=None, init=False)
 
     seconds_per_round = 5.0
     elsewhere = True
 
     def __post_init__(self) -> None:
         checked_run(self.run_name)
+        self._heads = None if self.heads is None else LedgerHeads(Path(self.heads))
         checks.alphas(self.alpha)
         checked_certify(self.certify, Sketch())
         if self.min_survivors is not None:
@@ -206,8 +209,8 @@ class Coordinator(Engine):
     def hello(self, method: str, privacy: Privacy | None) -> Members:
         """The sites of this run, by what they say of themselves."""
         header = {"method": method, "privacy": None if privacy is None else asdict(privacy)}
-        known = {} if self.heads is None else self.heads.known()
-        header |= {} if self.heads is None else {KEY: None}
+        known = {} if self._heads is None else self._heads.known()
+        header |= {} if self._heads is None else {KEY: None}
         told: dict[str, Head | None] = {}
         envelopes = {node: Envelope("hello", self.run_name, 0, header) for node in self._present()}
         replies, refused = request_all(self.transport, envelopes, self.retry)
@@ -242,8 +245,8 @@ class Coordinator(Engine):
         """Remembers ledgers that were not known. Of others, the site is first to say that it is so:
         a longer one may be another one."""
         self.first_met = sorted(told)
-        if self.heads is not None:
-            self.heads.keep(told)
+        if self._heads is not None:
+            self._heads.keep(told)
 
     def _present(self) -> list[Node]:
         """The nodes, once there are enough: they connect when they like."""
@@ -264,7 +267,7 @@ class Coordinator(Engine):
             self.missing[name] = "is not of this run, which began without it"
             del self.nodes[name]
         for name in sorted(set(before) - set(found)):
-            self.missing[name] = "was there when this run began, and is not now"
+            self.missing.setdefault(name, "was there when this run began, and is not now")
         return before
 
     def _begin(self, method: Method, task: Task) -> int:
@@ -366,8 +369,8 @@ class Coordinator(Engine):
     ) -> dict[str, Envelope]:
         """Messages to sites, each with the last head of its ledger that is known here."""
         said: dict[str, dict[str, Any]] = {name: dict(header) for name in messages}
-        if self.heads is not None:
-            known = self.heads.known()
+        if self._heads is not None:
+            known = self._heads.known()
             for name in said:
                 said[name][KEY] = known.get(name)
         return {
@@ -386,8 +389,8 @@ class Coordinator(Engine):
         bad = {by_node[node]: code for node, code in refused.items()}
         told = {name: head_of(reply.header) for name, reply in found.items()}
         bad |= {n: "ledger" for n in told if is_older(told[n], head_of(envelopes[n].header))}
-        if self.heads is not None:
-            self.heads.keep({n: head for n, head in told.items() if head and n not in bad})
+        if self._heads is not None:
+            self._heads.keep({n: head for n, head in told.items() if head and n not in bad})
         return {n: found[n] for n in envelopes if n in found and n not in bad}, bad
 
     def _noise_anew(self, method: Method) -> FedcoverError:

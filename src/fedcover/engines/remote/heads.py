@@ -41,7 +41,7 @@ class LedgerHeads:
     def known(self) -> dict[str, Head]:
         """The heads by the names of the sites."""
         try:
-            facts = from_json(Path(self.path).read_bytes())
+            facts = from_json(self.path.read_bytes())
         except FileNotFoundError:
             return {}
         except (OSError, ValueError):
@@ -54,7 +54,7 @@ class LedgerHeads:
 
     def keep(self, told: Mapping[str, Head]) -> None:
         """Remembers heads that were told; of two for one site, the later."""
-        path = Path(self.path)
+        path = self.path
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             with open(path.with_name(path.name + ".lock"), "ab") as lock:
