@@ -203,9 +203,9 @@ class Ledger:
 
     def check_data(self, data: str | Path) -> LedgerState:
         """Refuses records that belong to another ledger, or that are not those it is bound to."""
-        with self._file.transaction("DEFERRED") as db:
-            state = self._file.read(db)
-        self._fingerprint(Path(data), state)
+        state = self.state()
+        ledger_data.refuse_others(Path(data), state.name)
+        self._check_fingerprint(self._fingerprint(Path(data)), Path(data), state)
         return state
 
     def bind(self, data: str | Path, *, changed: bool = False) -> LedgerState:
@@ -214,10 +214,16 @@ class Ledger:
         A file has one ledger, named by a tag beside it. The first binding, and with `changed` every
         later one to other content, becomes an entry. Without a key the content is not looked at.
         """
+        data, state = Path(data), self.state()
+        tagged = ledger_data.refuse_others(data, state.name)
+        found = self._fingerprint(data)
+        if tagged and found == state.data:  # as at every start but the first
+            return state
         with self._file.transaction("IMMEDIATE") as db:
             state = self._file.read(db)
-            found = self._fingerprint(Path(data), state, changed)
-            ledger_data.claim(Path(data), state.name)
+            if not changed:
+                self._check_fingerprint(found, data, state)
+            ledger_data.claim(data, state.name)
             return state if found == state.data else self._note(db, state, data=found)
 
     def trim(self) -> LedgerState:
@@ -239,19 +245,19 @@ class Ledger:
         self._file.append(db, entry, None)
         return self._file.read(db)
 
-    def _fingerprint(self, data: Path, state: LedgerState, changed: bool = False) -> str | None:
-        """The fingerprint of records that this ledger may be about."""
-        ledger_data.refuse_others(data, state.name)
+    def _fingerprint(self, data: Path) -> str | None:
+        """What stands for the content of the records in an entry; None without a key."""
         key = self._file.key
-        found = None if key is None else key.fingerprint(ledger_data.content(data))
-        if found != state.data and state.data is not None and not changed:
+        return None if key is None else key.fingerprint(ledger_data.content(data))
+
+    def _check_fingerprint(self, found: str | None, data: Path, state: LedgerState) -> None:
+        if state.data is not None and found != state.data:
             raise FileError(
                 f"the records {data} are not those that the ledger {self.path.name} is bound to",
                 allowed="the same content, or a change that the ledger knows of",
                 fix="Were records added or corrected, then say so: "
                 f"fedcover ledger data {self.path} --data {data} --key KEY. What was spent stays",
             )
-        return found
 
     def _check_room(self, state: LedgerState) -> None:
         """Refuses a new answer where too many are kept already."""
