@@ -56,7 +56,7 @@ class LedgerHeads:
         """Remembers heads that were told; of two for one site, the later."""
         path = self.path
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path.parent.mkdir(parents=True, exist_ok=True)
             with open(path.with_name(path.name + ".lock"), "ab") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 before = self.known()
