@@ -168,7 +168,7 @@ def test_sites_without_ledgers_and_servers_that_do_not_ask(tmp_path, heads):
 
 def test_of_two_runs_at_once_the_later_head_stays(heads):
     heads.keep({"a": (3, "3" * 64), "b": (1, "1" * 64)})
-    heads.keep({"a": (2, "2" * 64)})
+    heads.keep({"a": (2, "9" * 64), "b": (1, "9" * 64)})
     assert heads.known() == {"a": (3, "3" * 64), "b": (1, "1" * 64)}
     assert json.loads(heads.path.read_text())["a"] == [3, "3" * 64]
 

@@ -60,7 +60,10 @@ class LedgerHeads:
             with open(path.with_name(path.name + ".lock"), "ab") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 before = self.known()
-                after = before | {n: head for n, head in told.items() if head > before.get(n, (0,))}
+                later = {
+                    n: one for n, one in told.items() if n not in before or one[0] > before[n][0]
+                }
+                after = before | later
                 if after != before:
                     with part_of(path, 0o600) as part:
                         part.write_text(to_json(after), encoding="utf-8")
