@@ -58,8 +58,9 @@ class ClientState:
 
         with open(self._handle("lock", os.O_TRUNC), "wb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            for part in self.folder.glob("*.part"):  # secrets of a process that was killed
-                part.unlink()
+            for name in os.listdir(self.folder):
+                if name.endswith(".part"):  # secrets of a process that was killed
+                    (self.folder / name).unlink()
             yield
 
     def score_seed(self) -> int:
