@@ -27,13 +27,15 @@ class Deployment:
         self.folder, self.sites = folder, sites
         self.mark = uuid.uuid4().hex
         self.environment = environment(self.mark) | {"FLWR_HOME": str(folder / "flwr")}
-        self.port, *ports = free_ports(1 + len(sites))
+        self.outer, self.port, *ports = free_ports(2 + len(sites))
         self.ports = dict(zip(sites, ports, strict=True))
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         fedcover("flower", "init", str(folder), "--sites", ",".join(sites))
         self.command("sh", "make-test-keys.sh")
-        config = folder / "flwr/config.toml"
-        config.write_text(config.read_text().replace("8000", str(self.port)))
+        for name in ("flwr/config.toml", "nginx.conf"):
+            text = (folder / name).read_text()
+            text = text.replace("8000", str(self.outer)).replace("8001", str(self.port))
+            (folder / name).write_text(text)
 
     def command(self, *words: str, good: bool = True) -> str:
         """What a command prints, run to its end in the folder."""
@@ -61,8 +63,11 @@ class Deployment:
         for name in names:
             self.command(f"{BIN}/flwr", "supernode", "register", f"keys/{name}.pub", "tls")
 
-    def start_node(self, name: str, key: str = "", ca: str = "keys/ca.crt") -> None:
-        words = f"--superlink 127.0.0.1:{self.port} --root-certificates {ca} --host 127.0.0.1 "
+    def start_node(
+        self, name: str, key: str = "", ca: str = "keys/ca.crt", *, door: int = 0, more: str = ""
+    ) -> None:
+        port = door or self.port
+        words = f"--superlink 127.0.0.1:{port} --root-certificates {ca} --host 127.0.0.1 {more} "
         words += f"--auth-supernode-private-key {key or f'keys/{name}'} --port {self.ports[name]} "
         words += f"--node-config sites/{name}.toml"
         self.start(name, f"{BIN}/flower-supernode", *words.split())

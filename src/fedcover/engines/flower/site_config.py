@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from fedcover import scores
 from fedcover.engines.flower.settings import read_settings, setting
 from fedcover.engines.remote.client import Client
 from fedcover.engines.remote.client_state import ClientState
+from fedcover.engines.remote.codes import Refusal
 from fedcover.engines.remote.policy import SitePolicy
 from fedcover.errors import FedcoverError, FileError
 from fedcover.methods.registry import usual_names
@@ -19,6 +21,9 @@ from fedcover.site import Site
 
 FLOWERS_OWN = ("partition-id", "num-partitions")
 """What Flower's simulation adds to a node's configuration."""
+
+BY_EXECUTOR = "FEDCOVER_EXECUTOR"
+"""Stands in the environment of processes that the site's own executor has started."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,9 @@ class SiteConfig:
     )
     roster: str | None = setting(
         "file with the public keys of all sites, one 'NAME KEY' a line", None
+    )
+    approved: str | None = setting(
+        "folder of the apps that may run here; see `fedcover flower approve`", None
     )
     methods: str | None = setting(
         "methods it takes part in, with commas; default " + ", ".join(usual_names()), None
@@ -67,6 +75,13 @@ class SiteConfig:
 def client_from_config(config: Mapping[str, Any]) -> Client:
     """The site of a node, from its configuration; everything is checked here."""
     own = SiteConfig.of(config)
+    if own.approved is not None and BY_EXECUTOR not in os.environ:
+        raise Refusal(  # or the rule would stand there and not hold
+            "executor",
+            "the site has a folder of approved apps, and Flower starts any app here",
+            allowed="apps that the site's own executor starts",
+            fix="Start flower-supernode with --isolation process, and `fedcover flower executor`",
+        )
     return Client(
         site=read_site(own),
         state=ClientState(Path(own.state)),

@@ -32,6 +32,10 @@ CODES = {
         "cannot read its data, ledger or keys",
         "On that site: fedcover flower doctor",
     ),
+    "executor": (
+        "starts only apps that it has approved, and this one was started otherwise",
+        "On that site: flower-supernode with --isolation process, and `fedcover flower executor`",
+    ),
     "hello": (
         "does not know this run",
         "Start the run again: it begins with a hello, and no budget is spent twice",

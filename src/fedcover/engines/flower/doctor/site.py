@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcover._io.writing import output_file
+from fedcover.engines.flower.approval import approved, bundle, digest_of
 from fedcover.engines.flower.doctor.findings import Findings, private, readable, writable_folder
 from fedcover.engines.flower.site_config import (
     SiteConfig,
@@ -31,6 +32,7 @@ class SiteUnderTest:
     policy: SitePolicy | None
     ledger: Ledger | None
     sums: bool
+    approved: Path | None
 
 
 def read_config(given: str) -> dict[str, Any]:
@@ -73,7 +75,26 @@ def examine(found: Findings, config: Mapping[str, Any]) -> SiteUnderTest | None:
     if sums:
         good = found.look("key and roster", lambda: _identity(own))
         sums = good is not None
-    return SiteUnderTest(own.site_name, site, policy, ledger, sums)
+    folder = None if own.approved is None else Path(own.approved)
+    if folder is None:
+        found.good("apps", "any that the server sends is started here, with this user's rights")
+    return SiteUnderTest(own.site_name, site, policy, ledger, sums, folder)
+
+
+def examine_approval(found: Findings, app: Path, folder: Path) -> None:
+    """Looks at whether the site lets an app run."""
+
+    def approval() -> tuple[bool, str]:
+        content = bundle(app)
+        if approved(content, folder) is None:
+            raise FileError(
+                f"{app} is not among the apps in {folder}",
+                allowed="an app that this site has read and approved",
+                fix="Read it, then: fedcover flower approve APP --node-config …",
+            )
+        return True, f"{app} may run here; SHA-256 {digest_of(content)[:16]}…"
+
+    found.look("apps", approval)
 
 
 def _policy(config: SiteConfig) -> tuple[SitePolicy, str]:
