@@ -7,6 +7,7 @@ in sessions of their own: by the mark all of them are found, and nothing but the
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -59,6 +60,12 @@ class Deployment:
         self.start("superlink", f"{BIN}/flower-superlink", *words.split())
         until(lambda: listens(self.port), "the SuperLink listens")
 
+    def start_door(self) -> None:
+        """The proxy; nginx, or what stands in for it here."""
+        words = ("-p", str(self.folder), "-c", "nginx.conf", "-e", "proxy/error.log")
+        self.start("door", *proxy(), *words)
+        until(lambda: listens(self.outer), "the proxy listens")
+
     def register(self, *names: str) -> None:
         for name in names:
             self.command(f"{BIN}/flwr", "supernode", "register", f"keys/{name}.pub", "tls")
@@ -71,6 +78,10 @@ class Deployment:
         words += f"--auth-supernode-private-key {key or f'keys/{name}'} --port {self.ports[name]} "
         words += f"--node-config sites/{name}.toml"
         self.start(name, f"{BIN}/flower-supernode", *words.split())
+
+    def start_executor(self, name: str) -> None:
+        words = f"--node-config sites/{name}.toml --port {self.ports[name]}"
+        self.start(f"{name}-executor", f"{BIN}/fedcover", "flower", "executor", *words.split())
 
     def restart_node(self, name: str) -> None:
         """Brings a killed node back: Flower lets it in when its old heartbeats have run out."""
@@ -145,6 +156,20 @@ def free_ports(count: int) -> list[int]:
     for s in sockets:
         s.close()
     return ports
+
+
+def free_row(count: int) -> int:
+    """The first of some free ports in a row."""
+    while True:
+        (first,) = free_ports(1)
+        if first + count < 65536 and not any(listens(first + i) for i in range(count)):
+            return first
+
+
+def proxy() -> list[str]:
+    """The command of nginx, or of its stand-in where it is not installed."""
+    found = shutil.which("nginx")
+    return [found] if found else [sys.executable, str(Path(__file__).with_name("nginx.py"))]
 
 
 def listens(port: int) -> bool:

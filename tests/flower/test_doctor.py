@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,8 @@ from cryptography.x509.oid import NameOID
 from typer.testing import CliRunner
 
 from fedcover.cli import app
+from fedcover.engines.flower.approval import approve
+from fedcover.engines.flower.doctor import doors
 from fedcover.engines.flower.doctor.findings import Findings
 from fedcover.engines.flower.scaffold import write_folder
 from fedcover.privacy.events import GaussianRelease
@@ -40,6 +43,9 @@ def folder(tmp_path, monkeypatch, keys):
     write_data(tmp_path / "f/data")
     Ledger(tmp_path / "f/ledgers/harbour.db", create=Budget(8, 1e-5))
     monkeypatch.chdir(tmp_path / "f")
+    approve(Path("app"), Path("approved/harbour"))
+    # The network is looked at in test_doors.py; here it is as it must be.
+    monkeypatch.setattr(doors, "_status", lambda *asked: 401 if doors.FLEET in asked else 404)
     return tmp_path / "f"
 
 
@@ -68,7 +74,17 @@ def test_a_good_set_up_passes(folder):
     at_site = examined("--app", "app", *SITE, "--ca", "keys/ca.crt", code=0)
     assert "140 records, 4 classes, score APS" in at_site
     assert "ε would go from 0 to 4 of 8" in at_site
+    assert "app may run here" in at_site
     assert not (folder / "state").exists()  # it only looks
+
+
+def test_an_app_that_the_site_has_not_approved(folder):
+    (folder / "app/more.py").write_text("import os")
+    text = examined("--app", "app", *SITE, code=1)
+    assert "app is not among the apps in approved/harbour" in text
+    assert "fedcover flower approve" in text
+    change(folder / "sites/harbour.toml", 'approved = "approved/harbour"', "")
+    assert "any that the server sends is started here" in examined("--app", "app", *SITE, code=0)
 
 
 @pytest.mark.parametrize(("words", "says", "fix"), [

@@ -23,7 +23,7 @@ def test_the_files_are_those_of_an_app(tmp_path):
     done = CliRunner().invoke(app, ["flower", "init", str(tmp_path / "f"), "--sites", "a,b,c,d"])
     assert done.exit_code == 0, done.output
     assert {str(p.relative_to(tmp_path / "f")) for p in (tmp_path / "f").rglob("*.*")} == {
-        "README.md", "app/pyproject.toml", "app/fedcover_app.py", "flwr/config.toml",
+        "README.md", "nginx.conf", "app/pyproject.toml", "app/fedcover_app.py", "flwr/config.toml",
         "make-test-keys.sh", "sites/a.toml", "sites/b.toml", "sites/c.toml", "sites/d.toml",
     }  # fmt: skip
     assert "BEGIN" not in "".join(p.read_text() for p in written(tmp_path / "f"))  # of a key
