@@ -29,7 +29,9 @@ def deployment(deploy):  # one for each test: budgets and dead machines stay
 
 
 def states(deployment):
-    return [Ledger(deployment.folder / f"ledgers/{name}.db").state() for name in SITES]
+    folder = deployment.folder
+    ledgers = ((folder / f"ledgers/{name}.db", folder / f"keys/{name}") for name in SITES)
+    return [Ledger(path, key=key).state() for path, key in ledgers]
 
 
 def test_a_superlink_killed_in_the_middle_of_a_sum_costs_no_budget(deployment):

@@ -116,8 +116,8 @@ class PrivacyStatement(Privacy):
             f"{who}{seers}: {change} {unit} changes the probability of anything they see by at "
             f"most a factor e^ε, up to δ.{taken} Not protected: {kept}that a site takes part, what "
             "several records of one person reveal together, what other runs on the same data add, "
-            "and anything if the server asks for less noise than agreed: a site without a ledger "
-            "answers as it is asked."
+            "and anything of a site that allows exact answers and keeps no ledger, if the "
+            "server asks it for less noise than agreed."
         )
 
 

@@ -38,7 +38,7 @@ from fedcover.securesum.spec import (
     to_array,
     to_table,
 )
-from fedcover.securesum.state import State
+from fedcover.securesum.state import MOST_NAMES, State
 from fedcover.wire import Message
 
 Contribute = Callable[[SumSpec], Message]
@@ -141,6 +141,14 @@ class Participant:
                 f"run {spec.run!r} was started here before, about this or something else",
                 "a name that no run has had",
                 NEW_RUN,
+            )
+        if len(before.used) >= MOST_NAMES:
+            raise refused(
+                f"run {spec.run!r}, after {len(before.used):,} others",
+                f"{MOST_NAMES:,} runs with one memory",
+                "Look at who asks so much. Then, while nothing is asked, remove sums.bin and all "
+                "sum-*.json from the folder for state, and keep the ledger: numbers that it was "
+                "charged for are then not sent again",
             )
         # Fresh in every run, since a run opens the mask key or the seed. Two key pairs, because the
         # one may be opened and the other must not be: see `KeyAdvertisement`.

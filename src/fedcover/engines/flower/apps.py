@@ -92,6 +92,7 @@ def conduct(run: Run, transport: Transport) -> Coordinator:
         run_name=run.run,
         retry=RetryPolicy(run.seconds, run.resends, run.sites),
         checkpoint=Checkpoint(run.folder / "rounds"),
+        heads=run.folder.parent / "ledger-heads.json",
         roster=_roster(run) if run.sums else None,
         min_survivors=run.threshold or None,
         alpha=run.alphas,
@@ -152,6 +153,10 @@ def _report(coordinator: Coordinator, clock: _Clock) -> None:
         cost.bytes_down,
     )
     log(INFO, "fedcover: calibrations at %s", ", ".join(coordinator.informed) or "no site")
+    if coordinator.first_met:
+        names = ", ".join(coordinator.first_met)
+        kept = coordinator.heads
+        log(INFO, "fedcover: ledgers of %s were not known; heads are now in %s", names, kept)
     for name, why in coordinator.missing.items():
         log(INFO, "fedcover: %s: %s", name, why)
     if done is not None and done.statement is not None:

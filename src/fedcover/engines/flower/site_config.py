@@ -38,7 +38,7 @@ class SiteConfig:
         "the site's privacy ledger, made with `fedcover ledger set-budget --create`", None
     )
     key: str | None = setting(
-        "its private key for secure sums; that of its SuperNode will do", None
+        "its private key for ledger and secure sums; that of its SuperNode will do", None
     )
     roster: str | None = setting(
         "file with the public keys of all sites, one 'NAME KEY' a line", None
@@ -49,7 +49,7 @@ class SiteConfig:
     methods: str | None = setting(
         "methods it takes part in, with commas; default " + ", ".join(usual_names()), None
     )
-    exact: bool = setting("true to answer without a privacy budget", False)
+    exact: bool = setting("true to answer without a privacy budget and a ledger", False)
     least_sum: int = setting("fewest sites of a secure sum it takes part in", 3)
     score: str = setting("score function", "aps")
     score_u: float | None = setting("u of a randomised score, to fix it", None)
@@ -86,7 +86,7 @@ def client_from_config(config: Mapping[str, Any]) -> Client:
         site=read_site(own),
         state=ClientState(Path(own.state)),
         policy=read_policy(own),
-        ledger=None if own.ledger is None else Ledger(own.ledger),
+        ledger=read_ledger(own),
         participant=read_participant(own),
         out=None if own.out is None else Path(own.out),
     )
@@ -110,6 +110,15 @@ def read_site(config: SiteConfig) -> Site:
     )
 
 
+def read_ledger(config: SiteConfig) -> Ledger | None:
+    """Its privacy budget, bound to its records."""
+    if config.ledger is None:
+        return None
+    ledger = Ledger(config.ledger, key=config.key)
+    ledger.bind(config.data)
+    return ledger
+
+
 def read_policy(config: SiteConfig) -> SitePolicy:
     """What it accepts."""
     named = usual_names() if config.methods is None else config.methods.split(",")
@@ -122,14 +131,14 @@ def read_policy(config: SiteConfig) -> SitePolicy:
 
 def read_participant(config: SiteConfig) -> Any:
     """Its identity for secure sums, if it has one."""
-    if (config.key is None) != (config.roster is None):
+    if config.roster is None:  # the key alone may be that of the ledger
+        return None
+    if config.key is None:
         raise FedcoverError(
-            "the node's configuration has only one of key and roster",
-            allowed="both, or none",
+            "the node's configuration has roster and no key",
+            allowed="both, or no roster",
             fix="A secure sum needs the site's own key and everybody's public keys",
         )
-    if config.key is None or config.roster is None:
-        return None
     from fedcover.securesum import Participant, load_identity
 
     identity = load_identity(_contents(config.key))

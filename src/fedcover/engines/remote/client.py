@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedcover.engines.base import charged_answer, query_id
+from fedcover.engines.remote import heads
 from fedcover.engines.remote.client_state import ClientState
 from fedcover.engines.remote.codes import Refusal, code_of
 from fedcover.engines.remote.envelope import Envelope, digest
@@ -45,7 +46,7 @@ class Client:
     policy
         What it accepts.
     ledger
-        Its privacy budget; None if it keeps none.
+        Its privacy budget; None if it keeps none, and then it answers only if the policy is exact.
     participant
         Its identity for secure sums; None if it takes part in none.
     out
@@ -59,9 +60,35 @@ class Client:
     participant: Participant | None = None
     out: Path | None = None
 
+    def __post_init__(self) -> None:
+        if self.ledger is not None:
+            self.ledger.state().budget.check_records(len(self.site))
+
     def handle(self, request: bytes) -> bytes:
         """The reply to an envelope; always an envelope, never an exception."""
-        return guarded(request, self.state, self._answer)
+        return guarded(request, self.state, self._with_head)
+
+    def _with_head(self, envelope: Envelope) -> Envelope:
+        """The reply, with the head of the ledger for a server that asks for it; see `heads`."""
+        if heads.KEY not in envelope.header:
+            return self._answer(envelope)
+        known = heads.head_of(envelope.header)
+        if known is not None and (self.ledger is None or not self.ledger.state().contains(*known)):
+            raise Refusal(
+                "ledger",
+                f"a message of a server that knows this site's ledger with {known[0]} entries and "
+                f"the head {known[1]}",
+                allowed="a ledger that has been there",
+                fix="Was the ledger put back from a copy, or made anew? Bring back the one that "
+                "was in use. A server that says so wrongly is the server's to mend",
+            )
+        plain = {key: fact for key, fact in envelope.header.items() if key != heads.KEY}
+        reply = self._answer(replace(envelope, header=plain))
+        if self.ledger is None:
+            return reply
+        state = self.ledger.state()
+        head = [len(state.entries), state.head]
+        return replace(reply, header={**reply.header, heads.KEY: head})
 
     def _answer(self, envelope: Envelope) -> Envelope:
         with self.state.locked():
@@ -133,9 +160,9 @@ class Client:
             exact: Message = method.answer(query, self.site)
             return exact
         if self.ledger is None:
-            self.policy.check_promise(
-                method.charges(query, replace(announced, view=view), noise_sites), announced
-            )
+            # Nobody adds up here, but a message that is repeated is no second draw of noise.
+            name = self._query_id(envelope, query)
+            return self.state.repeated(name, query, lambda: method.answer(query, self.site))
         return charged_answer(
             method,
             query,

@@ -17,8 +17,8 @@ CODES = {
         "Choose another method, or ask the site to allow it by name in its configuration",
     ),
     "privacy": (
-        "does not answer without a privacy budget",
-        "Set epsilon, or ask the site to allow exact answers",
+        "does not answer without a privacy budget and a ledger of its own",
+        "Set epsilon, and have the site make a ledger; or ask it to allow exact answers",
     ),
     "budget": (
         "has not enough privacy budget left for this",
@@ -35,6 +35,10 @@ CODES = {
     "executor": (
         "starts only apps that it has approved, and this one was started otherwise",
         "On that site: flower-supernode with --isolation process, and `fedcover flower executor`",
+    ),
+    "ledger": (
+        "has a ledger that is older than the one it had before, or another one",
+        "On that site: was the ledger put back from a copy? The one that was in use is needed",
     ),
     "hello": (
         "does not know this run",

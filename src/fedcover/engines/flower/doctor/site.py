@@ -68,10 +68,10 @@ def examine(found: Findings, config: Mapping[str, Any]) -> SiteUnderTest | None:
         found.look("out", lambda: _out(Path(out)))
     ledger = None
     if (path := own.ledger) is not None:
-        ledger = found.look("ledger", lambda: _ledger(Path(path)))
+        ledger = found.look("ledger", lambda: _ledger(Path(path), own, site))
     else:
         _no_ledger(found, policy)
-    sums = own.key is not None or own.roster is not None
+    sums = own.roster is not None
     if sums:
         good = found.look("key and roster", lambda: _identity(own))
         sums = good is not None
@@ -133,15 +133,20 @@ def _out(path: Path) -> tuple[bool, str]:
     return True, f"{path} {'will be replaced' if path.exists() else 'can be written'}"
 
 
-def _ledger(path: Path) -> tuple[Ledger, str]:
+def _ledger(path: Path, config: SiteConfig, site: Site | None) -> tuple[Ledger, str]:
     if not path.exists():
         raise FileError(
             f"{path} does not exist",
             allowed="a ledger",
-            fix=f"fedcover ledger set-budget {path} --create --epsilon 8 --delta 1e-5",
+            fix=f"fedcover ledger set-budget {path} --create --epsilon 8 --delta 1e-5 "
+            f"--key {config.key or 'KEY'} --data {config.data}",
         )
-    ledger = Ledger(path)
-    state = ledger.state()
+    if config.key is not None:
+        private(readable(Path(config.key)))
+    ledger = Ledger(path, key=config.key)
+    state = ledger.check_data(config.data)
+    if site is not None:
+        state.budget.check_records(len(site))
     if state.remaining <= 0:
         raise FedcoverError(
             f"ε = {state.spent:.4g} of {state.budget.epsilon:g} is spent",
@@ -149,7 +154,10 @@ def _ledger(path: Path) -> tuple[Ledger, str]:
             fix="New queries will be refused; whoever is responsible may raise it: "
             "fedcover ledger set-budget",
         )
-    return ledger, f"ε = {state.spent:.4g} of {state.budget.epsilon:g} spent"
+    sealed = (
+        "sealed with this site's key" if state.key else "not keyed: whoever writes it changes it"
+    )
+    return ledger, f"ε = {state.spent:.4g} of {state.budget.epsilon:g} spent; {sealed}"
 
 
 def _no_ledger(found: Findings, policy: SitePolicy | None) -> None:
@@ -158,9 +166,9 @@ def _no_ledger(found: Findings, policy: SitePolicy | None) -> None:
         return
     found.bad(
         "ledger",
-        "there is none: the site answers as it is asked, with as little noise as the server likes",
-        "fedcover ledger set-budget FILE --create --epsilon 8 --delta 1e-5, and `ledger` in the "
-        "node's configuration",
+        "there is none: the site answers no run, for nobody would add up what the runs cost",
+        "fedcover ledger set-budget FILE --create --epsilon 8 --delta 1e-5 --key KEY --data FILE, "
+        "and `ledger` and `key` in the node's configuration",
     )
 
 
