@@ -31,17 +31,22 @@ class SitePolicy:
         leave it then, and what a run says of its noise is the server's word.
     least_sum
         The fewest sites of a secure sum that it takes part in.
+    conspirators
+        c, against how many other sites that conspire with the server a secure sum must hold at
+        least. With 0 it trusts all of them: one that tells the server what it knows is then enough.
     """
 
     methods: tuple[str, ...] = field(default_factory=registry.usual_names)
     exact: bool = False
     least_sum: int = 3
+    conspirators: int = 1
 
     def __post_init__(self) -> None:
         for name in self.methods:
             registry.named(name)
         checks.flag(self.exact, "exact")
         checks.whole(self.least_sum, "least_sum", 2)
+        checks.whole(self.conspirators, "conspirators", 0)
 
     def check_method(self, name: object) -> None:
         """Refuses a method that is not allowed here."""
@@ -66,6 +71,8 @@ class SitePolicy:
                 fix="Set `exact = true` in this site's configuration, and no `ledger`, if exact "
                 "counts may leave it",
             )
+        if privacy is not None and privacy.secure_sum:
+            self._check_conspirators(privacy.conspirators)
         if not has_ledger and not self.exact:
             raise Refusal(
                 "privacy",
@@ -77,14 +84,29 @@ class SitePolicy:
                 "this site's configuration; or `exact = true`, if exact counts may leave it",
             )
 
-    def check_sum(self, threshold: int) -> None:
-        """Refuses sums that may end up with too few sites."""
+    def check_sum(self, threshold: int, conspirators: int) -> None:
+        """Refuses sums that may end up with too few sites, or hold against too few.
+
+        That the threshold is large enough for the conspirators, 2t > n + c, is what a `SumSpec`
+        checks, at this site too.
+        """
+        self._check_conspirators(conspirators)
         if threshold < self.least_sum:
             raise Refusal(
                 "size",
                 f"a secure sum of {threshold} sites or more",
                 allowed=f"at least {self.least_sum}",
                 fix="Lower `least-sum` in this site's configuration, if that is wanted",
+            )
+
+    def _check_conspirators(self, announced: int) -> None:
+        if announced < self.conspirators:
+            raise Refusal(
+                "conspirators",
+                f"a secure sum that holds if {announced} other sites conspire with the server",
+                allowed=f"at least {self.conspirators}",
+                fix="Lower `conspirators` in this site's configuration, if so many of the others "
+                "are trusted",
             )
 
 
