@@ -62,7 +62,7 @@ def test_every_site_has_its_calibration_and_the_server_has_none(tutorial):
         assert cal.privacy.view == "secure-sum"
         assert cal.privacy.epsilon == pytest.approx(4, abs=1e-6)
     files = {p.name for p in (folder / "runs").rglob("*") if p.is_file()}
-    assert files == {"sketch.npz", "run.json", "0.round", "0.survivors"}
+    assert files == {"sketch.npz", "run.json", "0.round", "0.survivors", "ledger-heads.json"}
 
 
 def test_sets_hold_what_they_promise_on_new_records(tutorial):
@@ -83,7 +83,9 @@ def test_the_same_name_again_spends_nothing(tutorial):
     folder, text = tutorial
     assert text.count("calibrations at harbour, lakeside, northgate, riverside") == 2
     for name in SITES:
-        state = fc.privacy.Ledger(folder / f"ledgers/{name}.db").state()
+        state = fc.privacy.Ledger(
+            folder / f"ledgers/{name}.db", key=folder / f"keys/{name}"
+        ).state()
         assert len(state.answers) == 1
         assert state.spent == pytest.approx(4, abs=1e-6)
 

@@ -70,7 +70,8 @@ def folder_texts(names: Sequence[str], folder: Path) -> dict[str, str]:
         "outer": str(OUTER),
         "inner": str(INNER),
         "ledgers": _lines(
-            f"fedcover ledger set-budget ledgers/{name}.db --create --epsilon 8 --delta 1e-5"
+            f"fedcover ledger set-budget ledgers/{name}.db --create --epsilon 8 --delta 1e-5 \\\n"
+            f"        --key keys/{name} --data data/site-{name}.npz"
             for name in names
         ),
         "registrations": _lines(f"flwr supernode register keys/{name}.pub tls" for name in names),
