@@ -66,17 +66,21 @@ def test_every_site_has_its_calibration_and_the_server_has_none(tutorial):
 
 
 def test_sets_hold_what_they_promise_on_new_records(tutorial):
-    """Band: 0.81 to 0.99 at each of three sites, with 200 new records.
+    """At least 0.7 at every site, and 0.8 to 0.995 on average, with 200 new records each.
 
-    1000 repetitions of this run in process, with new noise and new random scores, gave 0.83 to
-    0.975 with a standard deviation below 0.018: a false alarm has odds well below 1 to 1000.
+    1200 repetitions of this run in process, with new noise and new random scores, gave 0.745 to 1
+    at a site, with a standard deviation below 0.04. The average of the four had 0.908 and 0.025,
+    and was 0.84 to 0.974 in 350. A false alarm has odds below 1 to 1000.
     """
     folder, _ = tutorial
+    found = []
     for name in SITES:
         figures = json.loads((folder / f"{name}-coverage.json").read_text())
         coverage = figures["all"][0]["all"]
         assert coverage["n"] == 200
-        assert 0.81 <= coverage["value"] <= 0.99
+        found.append(coverage["value"])
+    assert min(found) >= 0.7
+    assert 0.8 <= sum(found) / len(found) <= 0.995
 
 
 def test_the_same_name_again_spends_nothing(tutorial):
