@@ -11,6 +11,7 @@ SKETCH = "src/fedcover/methods/sketch/"
 SUMS = "src/fedcover/securesum/"
 REMOTE = "src/fedcover/engines/remote/"
 PRIVACY = "src/fedcover/privacy/"
+FLOWER = "src/fedcover/engines/flower/"
 
 SERVER = "sketch --epsilon 1 --runs 200000"
 IN_SUM = f"{SERVER} --view secure-sum"
@@ -742,6 +743,57 @@ _COVERAGE = [
     ),
 ]
 
+_DOORS = [
+    Mutant(
+        "any-app-starts",
+        "the executor runs an app that the site has not approved, if there is any copy",
+        FLOWER + "approval.py",
+        "    own = folder / digest_of(content)\n    return own if own.is_dir() else None\n",
+        "    return next(folder.iterdir(), folder)\n",
+        tests=("tests/flower/test_doors.py",),
+    ),
+    Mutant(
+        "app-texts-travel",
+        "the text of an app's exception is sent to the server",
+        FLOWER + "executor.py",
+        "Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, FAILED)",
+        "Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, str(error))",
+        tests=("tests/flower/test_doors.py",),
+    ),
+    Mutant(
+        "approval-not-enforced",
+        "a site with approved apps answers when Flower's own executor starts the app",
+        FLOWER + "site_config.py",
+        "if own.approved is not None and BY_EXECUTOR not in os.environ:",
+        "if False:",
+        tests=("tests/flower/test_doors.py",),
+    ),
+    Mutant(
+        "unknown-is-closed",
+        "the doctor takes a failure of the Control API for a closed door",
+        FLOWER + "doctor/doors.py",
+        "CLOSED = (401, 403, 404, 405)",
+        "CLOSED = (302, 401, 403, 404, 405, 500)",
+        tests=("tests/flower/test_doors.py",),
+    ),
+    Mutant(
+        "open-runtime-not-tried",
+        "the doctor tries the Control API alone",
+        FLOWER + "doctor/doors.py",
+        "    for path in CONTROL:\n",
+        "    for path in CONTROL[:1]:\n",
+        tests=("tests/flower/test_doors.py",),
+    ),
+    Mutant(
+        "other-addresses-not-tried",
+        "the doctor believes that a SuperLink at 127.0.0.1 is nowhere else",
+        FLOWER + "doctor/doors.py",
+        "    for other in _other_addresses():\n",
+        "    for other in ():\n",
+        tests=("tests/flower/test_doors.py",),
+    ),
+]
+
 MUTANTS: tuple[Mutant, ...] = (
     *_less_noise(),
     *_NOISE,
@@ -750,4 +802,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *_SECURE_SUM,
     *_AT_A_SITE,
     *_COVERAGE,
+    *_DOORS,
 )
