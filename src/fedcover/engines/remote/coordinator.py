@@ -70,6 +70,8 @@ class Coordinator(Engine):
         Public keys of the sites, by name; needed for secure sums.
     min_survivors
         The fewest sites that may be left in a secure sum; None for two thirds of them.
+    key
+        The private key with which it signs what it publishes; None to publish it unsigned.
     alpha, certify
         Of a collection: the levels at which every site personalises it, and how surely.
     on_progress
@@ -92,6 +94,7 @@ class Coordinator(Engine):
     checkpoint: Checkpoint | None = None
     roster: Any = None
     min_survivors: int | None = None
+    key: Any = None
     alpha: float | Sequence[float] = (0.1,)
     certify: float | None = None
     on_progress: Callable[[int, int], None] = lambda done, most: None
@@ -184,9 +187,10 @@ class Coordinator(Engine):
     ) -> list[str]:
         """Sends the last messages of a run; the names of the sites that took them."""
         retry = retry or self.retry
+        number = self.traffic.rounds
         envelopes = {
-            name: Envelope("finish", self.run_name, self.traffic.rounds, header, message)
-            for name, message in messages.items()
+            name: Envelope("finish", self.run_name, number, self._signed(name, header, m), m)
+            for name, m in messages.items()
         }
         replies, refused = self._exchange(envelopes, retry)
         for name in envelopes:
@@ -196,6 +200,13 @@ class Coordinator(Engine):
                 self.missing[name] = f"did not take the result {retry.description}"
         self.informed = sorted(replies)
         return self.informed
+
+    def _signed(self, site: str, header: Mapping[str, Any], message: Message) -> Mapping[str, Any]:
+        if self.key is None:
+            return header
+        from fedcover.engines.remote.publication import signed_header
+
+        return signed_header(self.key, self.run_name, site, header, message)
 
     def hello(self, method: str, privacy: Privacy | None) -> Members:
         """The sites of this run, by what they say of themselves."""
