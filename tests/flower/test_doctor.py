@@ -120,7 +120,7 @@ def test_a_certificate_that_has_ended_or_comes_from_elsewhere(folder):
     ("calibrations/harbour.json", "calibrations/harbour.txt", "is no .json", "Change its name"),
     ("ledgers/harbour.db", "ledgers/none.db", "does not exist", "--create"),
     ("ledger = \"ledgers/harbour.db\"", "", "as little noise as the server likes", "--create"),
-    ("key = \"keys/harbour\"", "", "only one of key and roster", "everybody's public keys"),
+    ("key = \"keys/harbour\"", "", "a roster and no key", "everybody's public keys"),
     ("key = \"keys/harbour\"", "key = \"keys/lakeside\"", "not that of its identity", "Compare"),
     ("key = \"keys/harbour\"", "key = \"keys/roster\"", "key cannot be used", "ssh-keygen"),
     ("name = \"harbour\"", "name = \"haven\"", "not that of its identity", "Compare"),

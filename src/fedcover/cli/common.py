@@ -56,6 +56,13 @@ Relation = Annotated[
     str | None, typer.Option(help="Neighbours: replace (the default), or add-remove.")
 ]
 View = Annotated[str | None, typer.Option(help="Who looks: server (the default), or secure-sum.")]
+Trust = Annotated[
+    Path | None,
+    typer.Option(
+        "--trusted",
+        help="Roster of lines NAME KEY: a file that none of them has signed is refused.",
+    ),
+]
 Gone = Annotated[str | None, typer.Option(hidden=True)]
 Report = Annotated[Path | None, typer.Option(help="Also write a page with figures, an .html file.")]
 

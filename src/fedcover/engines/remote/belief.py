@@ -136,7 +136,7 @@ class Known:
         if n_sites > fit.available or float(fit.records.sum()) > fit.available * (1 + CLOSE):
             raise _refused("more sites, or more records used, than there are records")
         if fit.coverage_error is not None and (fit.coverage_error > 1).any():
-            raise _refused("a coverage that is off by more than 1")
+            raise _refused("a coverage that is off by more than 1, and it is a share")
 
     def check_sketch(self, sketch: SketchResult) -> None:
         """Refuses a sketch that no honest run of this kind publishes."""

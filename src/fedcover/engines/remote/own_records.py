@@ -91,6 +91,8 @@ def check_coverage(
     hits = (site.positions <= limits).sum(axis=1)
     for a, alpha in enumerate(cal.alpha):
         stated = 0.0 if error is None else float(error[a])
+        if stated > 1:
+            raise _refused(f"the coverage would be off by {stated:.3g}, and it is a share")
         worth = worth_of(site, alpha, stated, subsampled)
         chance = coverage_tails(int(hits[a]), len(site), alpha, worth)[0]
         if chance < FALSE_ALARMS / len(cal.alpha):
