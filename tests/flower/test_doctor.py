@@ -142,7 +142,7 @@ def test_a_certificate_that_has_ended_or_comes_from_elsewhere(folder):
     ("calibrations/harbour.json", "calibrations/harbour.txt", "is no .json", "Change its name"),
     ("ledgers/harbour.db", "ledgers/none.db", "does not exist", "--create"),
     ("ledger = \"ledgers/harbour.db\"", "", "the site answers no run", "--create"),
-    ("key = \"keys/harbour\"", "", "has roster and no key", "everybody's public keys"),
+    ("key = \"keys/harbour\"", "", "a roster and no key", "everybody's public keys"),
     ("key = \"keys/harbour\"", "", "and no key was given", "Give its key"),
     ("key = \"keys/harbour\"", "key = \"keys/lakeside\"", "is keyed with SHA256", "Give its key"),
     ("key = \"keys/harbour\"", "key = \"keys/lakeside\"", "not that of its identity", "Compare"),

@@ -57,6 +57,14 @@ CODES = {
         "The reason is in the site's log; an interrupted run is repeated with the same sites, or "
         "under a new name and with new budget",
     ),
+    "signature": (
+        "did not get a result with a good signature of the coordinator",
+        "Sign the run: set `key`, whose public key stands in the sites' `coordinator`",
+    ),
+    "result": (
+        "does not believe what was published",
+        "The reason is in the site's log; it checks by what was agreed to at the start of the run",
+    ),
     "internal": ("failed", "The reason is in the site's log"),
 }
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcover import checks, scores
+from fedcover import checks, scores, signature
 from fedcover._io.facts import facts_of, from_json, made_of, to_json
 from fedcover._io.writing import write
 from fedcover.calibration import Cost
@@ -24,11 +24,16 @@ from fedcover.methods.sketch.table import Layout, SketchTable
 from fedcover.position import TOP
 from fedcover.privacy import accounting
 from fedcover.privacy.statement import PrivacyStatement
+from fedcover.signature import Signature, Trusted
 from fedcover.site import checked_name
 
-SCHEMA, SCHEMA_VERSION = "fedcover/sketch", 2
+SCHEMA, SCHEMA_VERSION = "fedcover/sketch", 3
+"""Version 2 had no signatures, and statements of privacy that did not say whose word they are."""
 
 PARTS = ("header", "sha256", "table", "labels")
+
+MORE_PARTS = ("confusion", "signatures")
+"""What may be missing."""
 
 MOST_BYTES = 1 << 30
 """Largest file that is opened."""
@@ -41,6 +46,28 @@ def save(sketch: SketchResult, path: str | Path) -> None:
 
 def to_bytes(sketch: SketchResult) -> bytes:
     """The bytes of a sketch's file."""
+    text, arrays = _parts(sketch)
+    seal = _digest(text, arrays)
+    good = [one for one in sketch.signatures if one.digest == seal.hex()]
+    beside = to_json(signature.to_facts(good), ascii_only=False).encode()
+    buffer = io.BytesIO()
+    np.savez_compressed(
+        buffer,
+        header=np.frombuffer(text, np.uint8),
+        sha256=np.frombuffer(seal, np.uint8),
+        signatures=np.frombuffer(beside, np.uint8),
+        **arrays,  # type: ignore[arg-type]
+    )
+    return buffer.getvalue()
+
+
+def content_digest(sketch: SketchResult) -> str:
+    """SHA-256 that seals a sketch, in hexadecimal: what is signed."""
+    return _digest(*_parts(sketch)).hex()
+
+
+def _parts(sketch: SketchResult) -> tuple[bytes, dict[str, NDArray[Any]]]:
+    """What the checksum is of: the header and the tables."""
     table = sketch.table
     header = {
         "schema": SCHEMA,
@@ -63,18 +90,11 @@ def to_bytes(sketch: SketchResult) -> bytes:
     arrays = {"table": _compact(table.table), "labels": _compact(table.labels)}
     if table.confusion is not None:
         arrays["confusion"] = _compact(table.confusion)
-    buffer = io.BytesIO()
-    np.savez_compressed(
-        buffer,
-        header=np.frombuffer(text, np.uint8),
-        sha256=np.frombuffer(_digest(text, arrays), np.uint8),
-        **arrays,  # type: ignore[arg-type]
-    )
-    return buffer.getvalue()
+    return text, arrays
 
 
-def load(path: str | Path) -> SketchResult:
-    """Read a sketch; one clear error for anything else."""
+def load(path: str | Path, trusted: Trusted | None = None) -> SketchResult:
+    """Read a sketch; one clear error for anything else, or where nobody trusted has signed it."""
     try:
         path = Path(path)
         if path.stat().st_size > MOST_BYTES:
@@ -86,7 +106,11 @@ def load(path: str | Path) -> SketchResult:
         if isinstance(error, FileError):
             raise
         raise _unreadable(repr(path), "is not a path") from None
-    return from_bytes(data, path)
+    sketch = from_bytes(data, path)
+    if trusted is not None:
+        seal = content_digest(sketch)
+        signature.verify(sketch.signatures, "sketch", seal, trusted, path=path)
+    return sketch
 
 
 def from_bytes(data: bytes, path: str | Path = "a sketch") -> SketchResult:
@@ -94,6 +118,7 @@ def from_bytes(data: bytes, path: str | Path = "a sketch") -> SketchResult:
     arrays = _arrays(data, path)
     text = arrays.pop("header").tobytes()
     digest = arrays.pop("sha256").tobytes()
+    beside = arrays.pop("signatures", None)
     try:
         header = from_json(text)
     except ValueError:
@@ -106,16 +131,17 @@ def from_bytes(data: bytes, path: str | Path = "a sketch") -> SketchResult:
             allowed="sketches of this version",
             fix="Collect again; calibrations made from it can still be read",
         )
-    if header.get("version") != SCHEMA_VERSION:
+    if header.get("version") not in (2, SCHEMA_VERSION):
         raise FileError(
             f"{path} has schema version {header.get('version')!r}",
-            allowed=f"version {SCHEMA_VERSION}",
+            allowed=f"version {SCHEMA_VERSION}, or 2",
             fix="Install the version of fedcover that wrote it",
         )
     if digest != _digest(text, arrays):
         raise _unreadable(path, "was changed or damaged: its checksum does not match")
     try:
-        return _from(header, arrays)
+        signatures = _signatures(beside, digest.hex())
+        return _from(header, arrays, signatures)
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise _unreadable(path, f"has fields that cannot be ({error})") from None
 
@@ -126,7 +152,8 @@ def _arrays(data: bytes, path: str | Path) -> dict[str, NDArray[Any]]:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             if sum(info.file_size for info in archive.infolist()) > MOST_BYTES:
                 raise _unreadable(path, "unpacks to too much")
-            names = [*PARTS, *(["confusion"] if "confusion.npy" in archive.namelist() else [])]
+            held = archive.namelist()
+            names = [*PARTS, *(name for name in MORE_PARTS if f"{name}.npy" in held)]
             return {name: _member(archive, f"{name}.npy") for name in names}
     except FileError:
         raise
@@ -149,7 +176,19 @@ def _member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
         return np.frombuffer(file.read(), dtype=dtype, count=count).reshape(shape)
 
 
-def _from(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> SketchResult:
+def _signatures(beside: NDArray[Any] | None, seal: str) -> tuple[Signature, ...]:
+    """The signatures in a file, if they are of what is in it."""
+    if beside is None:
+        return ()
+    found = signature.of_facts(from_json(beside.tobytes(), signature.MOST_BYTES))
+    if not all((one.of, one.digest) == ("sketch", seal) for one in found):
+        raise ValueError("signatures of something else")
+    return found
+
+
+def _from(
+    header: dict[str, Any], arrays: dict[str, NDArray[Any]], signatures: tuple[Signature, ...]
+) -> SketchResult:
     layout = _layout(header["layout"])
     shapes = {
         "table": (layout.rows, layout.bins),
@@ -188,6 +227,7 @@ def _from(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> SketchResu
         temperature=checks.real(header["temperature"], "temperature", 0, np.inf, open_low=True),
         label_names=names(header["label_names"], layout.n_classes, "label_names"),
         most_per_site=None if most is None else checks.whole(most, "most_per_site", 1),
+        signatures=signatures,
     )
 
 

@@ -13,6 +13,7 @@ from fedcover.engines.flower.approval import approved, bundle, digest_of
 from fedcover.engines.flower.doctor.findings import Findings, private, readable, writable_folder
 from fedcover.engines.flower.site_config import (
     SiteConfig,
+    read_coordinator,
     read_participant,
     read_policy,
     read_site,
@@ -20,6 +21,7 @@ from fedcover.engines.flower.site_config import (
 from fedcover.engines.remote.policy import SitePolicy
 from fedcover.errors import FedcoverError, FileError
 from fedcover.privacy.ledger import Ledger
+from fedcover.signature import COORDINATOR
 from fedcover.site import Site
 
 
@@ -75,6 +77,9 @@ def examine(found: Findings, config: Mapping[str, Any]) -> SiteUnderTest | None:
     if sums:
         good = found.look("key and roster", lambda: _identity(own))
         sums = good is not None
+    elif own.key is not None:
+        found.look("key", lambda: _key(Path(own.key or "")))
+    found.look("coordinator", lambda: _coordinator(own))
     folder = None if own.approved is None else Path(own.approved)
     if folder is None:
         found.good("apps", "any that the server sends is started here, with this user's rights")
@@ -185,3 +190,26 @@ def _identity(config: SiteConfig) -> tuple[bool, str]:
     roster = participant.roster
     kind = "Ed25519" if "Ed25519" in type(participant.identity).__name__ else "ECDSA P-384"
     return True, f"{kind}, as in the roster of {len(roster)} sites: {', '.join(sorted(roster))}"
+
+
+def _key(path: Path) -> tuple[bool, str]:
+    from fedcover.identity import fingerprint, read_identity
+
+    key = read_identity(private(readable(path)))
+    return True, f"signs the calibration; fingerprint {fingerprint(key.public_key())}"
+
+
+def _coordinator(config: SiteConfig) -> tuple[bool, str]:
+    if config.coordinator is None:
+        return False, "no public key: this site takes results that nobody has signed"
+    from fedcover.identity import fingerprint, keys_of
+
+    readable(Path(config.coordinator))
+    keys = keys_of(read_coordinator(config), COORDINATOR)
+    if not keys:
+        raise FileError(
+            f"{config.coordinator} has revoked keys only",
+            allowed="at least one key that is believed",
+            fix="Add the line of the coordinator's new .pub file",
+        )
+    return True, "results must be signed with " + " or ".join(map(fingerprint, keys))
