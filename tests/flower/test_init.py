@@ -61,7 +61,10 @@ def test_nothing_is_overwritten(tmp_path):
         write_folder(tmp_path / "new", SITES)
 
 
-@pytest.mark.parametrize("names", ["one", "a,a", "a,", "a,b c", "a,b;rm", "a,../b", "-a,b", "ä,b"])
+@pytest.mark.parametrize(
+    "names",
+    ["one", "a,a", "a,", "a,b c", "a,b;rm", "a,../b", "-a,b", "ä,b", "a,coordinator", "a,roster"],
+)
 def test_names_that_a_shell_could_misread_are_refused(names, tmp_path):
     with pytest.raises(FedcoverError, match="two or more different names"):
         write_folder(tmp_path / "f", names.split(","))

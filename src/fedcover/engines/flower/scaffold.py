@@ -29,6 +29,10 @@ OUTER, INNER, FIRST_PORT = 8000, 8001, 9101
 """Ports: of the proxy, which sites call; of the SuperLink behind it; of the first site's node."""
 
 
+TAKEN = ("coordinator", "roster")
+"""Names of other files among the keys."""
+
+
 class _Template(string.Template):
     """`@{name}` stands for a value: shell scripts and TOML have other uses for the dollar."""
 
@@ -102,8 +106,8 @@ def checked_sites(sites: Sequence[str]) -> tuple[str, ...]:
     good = all(
         s and s[0].isalnum() and s.replace("-", "").replace("_", "").isalnum() for s in sites
     )
-    ascii_only = all(s.isascii() for s in sites)
-    if not good or not ascii_only or len(set(sites)) < len(sites) or len(sites) < 2:
+    good = good and all(s.isascii() and s not in TAKEN for s in sites)
+    if not good or len(set(sites)) < len(sites) or len(sites) < 2:
         raise FedcoverError(
             f"sites are {', '.join(sites) or 'none'!r}",
             allowed="two or more different names of letters, digits, '-' and '_'",
