@@ -46,7 +46,9 @@ def test_it_collects_through_secure_sums_and_a_repeated_run_costs_nothing(net, c
         assert Ledger(path).state().spent == pytest.approx(4, abs=1e-6)
         own = fc.Calibration.load(net.folder / f"{name}.json")
         assert own.alpha == (0.05, 0.1)
-        assert own.privacy == sketch.privacy
+        assert (own.privacy.word, own.privacy.view) == ("ledger", sketch.privacy.view)
+        assert own.privacy.epsilon == pytest.approx(4, abs=1e-6)
+        assert own.privacy.reported.events == sketch.privacy.events
     scope["main"](net, None)
     assert net.heads() == before
     again = fc.SketchResult.load("runs/november/sketch.npz")

@@ -66,7 +66,7 @@ def private(tmp_path):
 @pytest.fixture
 def unledgered(tmp_path):
     """After a private collection at sites without."""
-    return finished(Signing(tmp_path, made(sizes=SIZES)), SERVER_VIEW)
+    return finished(Signing(tmp_path, made(sizes=SIZES), policy=OPEN), SERVER_VIEW)
 
 
 def finished(net, privacy=None):
