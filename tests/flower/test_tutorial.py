@@ -97,4 +97,5 @@ def test_the_same_name_again_spends_nothing(tutorial):
 def test_the_doctor_found_nothing_and_the_cost_is_told(tutorial):
     _, text = tutorial
     assert text.count("Nothing stands in the way") == 2
+    assert "The signatures hold" in text
     assert re.search(r"done in \d+ s, 1 round\(s\), \d+ bytes up and \d+ down per site", text)
