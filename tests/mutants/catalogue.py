@@ -295,6 +295,14 @@ _SENSITIVITY = [
         tests=("tests/remote/test_conspirators.py",),
     ),
     Mutant(
+        "announced-more-than-summed",
+        "a run may announce more conspirators than its sum holds against",
+        REMOTE + "policy.py",
+        "            if conspirators < promised:",
+        "            if conspirators < 0:",
+        tests=("tests/remote/test_conspirators.py",),
+    ),
+    Mutant(
         "all-survive",
         "noise shares are worked out as if no site could drop out",
         "src/fedcover/methods/base.py",

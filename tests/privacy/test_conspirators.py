@@ -65,7 +65,7 @@ def test_a_statement_says_what_a_viewer_may_know(sites):
     words = [fc.collect(sites, privacy=against(c)).privacy.describe() for c in range(3)]
     assert "not against a site, which knows its own share of the noise" in words[0]
     assert "no more than one site's share of the noise" in words[1]
-    assert "no more than the shares of 2 sites of the noise" in words[2]
+    assert "no more than 2 sites' shares of the noise" in words[2]
     assert len({word.split("against")[1].split(":")[0] for word in words}) == 3
 
 

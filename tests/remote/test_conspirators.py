@@ -49,11 +49,20 @@ def test_a_run_against_fewer_than_a_site_insists_on_ends_at_hello(tmp_path):
         assert not net.asked("keys")
 
 
-def test_a_server_that_says_one_thing_at_hello_and_another_in_the_sum_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("policy", "says", "sums"),
+    [
+        (SitePolicy(), SUMS, 0),
+        (SitePolicy(), SERVER_VIEW, 0),  # says nothing of sums, and asks for one
+        (SitePolicy(), against(2), 1),
+        (TRUSTING, SUMS, 0),
+    ],
+)
+def test_a_server_that_says_more_at_hello_than_in_the_sum_is_refused(tmp_path, policy, says, sums):
     """The invitation counts: it is what all sites sign, whatever the hello has said."""
-    net = Net(tmp_path, budget=BUDGET)
-    server = Server(net, privacy=against(0), min_survivors=4)
-    header = {"method": "sketch", "privacy": SUMS.to_facts()}
+    net = Net(tmp_path, budget=BUDGET, policy=policy)
+    server = Server(net, privacy=against(sums), min_survivors=4)
+    header = {"method": "sketch", "privacy": says.to_facts()}
 
     def fault(name, envelope, answer):
         if envelope.phase != "hello":

@@ -122,8 +122,7 @@ def _private(epsilon: float, delta: float, n_sites: int, conspirators: int) -> N
     public: dict[str, None] = {}
     for relation in RELATIONS:
         for view in VIEWS:
-            summed = view == "secure-sum"
-            seen = (view, conspirators if summed else 1)
+            seen = (view, conspirators if view == "secure-sum" else 1)
             asked = fc.Privacy(epsilon, delta, "record", relation, *seen)
             stated = fc.methods.Sketch().statement(Task(names, 10, (0.1,), privacy=asked))
             assert stated is not None  # the task asks for privacy

@@ -208,7 +208,7 @@ def _who_sees_sums(conspirators: int) -> str:
             "a server that sees the sites' scores only as sums over all sites, and with which no "
             "site conspires (not against a site, which knows its own share of the noise)"
         )
-    shares = "one site's share" if conspirators == 1 else f"the shares of {conspirators} sites"
+    shares = "one site's share" if conspirators == 1 else f"{conspirators} sites' shares"
     return (
         "a server or a site that sees the others' scores only as sums over all sites, and knows no "
         f"more than {shares} of the noise"

@@ -212,7 +212,7 @@ class Client:
             participant=self.participant,
             state=self.state,
             round_=f"{envelope.run}/{envelope.number}",
-            accept=lambda terms: self.policy.check_sum(terms.threshold, terms.conspirators),
+            accept=lambda t: self.policy.check_sum(t.threshold, t.conspirators, privacy),
             answered=answered,
             contribute=contribute,
         )

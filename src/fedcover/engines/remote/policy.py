@@ -84,13 +84,23 @@ class SitePolicy:
                 "this site's configuration; or `exact = true`, if exact counts may leave it",
             )
 
-    def check_sum(self, threshold: int, conspirators: int) -> None:
+    def check_sum(self, threshold: int, conspirators: int, announced: Privacy | None) -> None:
         """Refuses sums that may end up with too few sites, or hold against too few.
 
         That the threshold is large enough for the conspirators, 2t > n + c, is what a `SumSpec`
         checks, at this site too.
         """
         self._check_conspirators(conspirators)
+        if announced is not None and announced.secure_sum:
+            promised = announced.conspirators
+            if conspirators < promised:
+                raise Refusal(
+                    "conspirators",
+                    f"a secure sum that holds against {conspirators} sites that conspire, in a run "
+                    f"that announced {promised}",
+                    allowed="sums as they were announced",
+                    fix="Do not answer this server: its statement would not hold",
+                )
         if threshold < self.least_sum:
             raise Refusal(
                 "size",

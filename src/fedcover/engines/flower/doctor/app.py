@@ -174,7 +174,7 @@ def _accepted(run: Run, tested: SiteUnderTest) -> tuple[bool, str]:
     tested.policy.check_privacy(run.privacy, tested.ledger is not None)
     survivors = run.min_survivors(run.sites)
     if survivors is not None:
-        tested.policy.check_sum(survivors, run.conspirators)
+        tested.policy.check_sum(survivors, run.conspirators, run.privacy)
         if not tested.sums:
             raise Refusal(
                 "agreement",
