@@ -312,6 +312,23 @@ def test_only_its_owner_may_read_a_ledger_and_its_journal(path, key):
     assert set(found) == {0o600}
 
 
+def test_a_new_ledger_is_private_from_its_first_byte(path, key, monkeypatch):
+    before, found = os.umask(0), []
+    append = ledger_module.LedgerFile.append
+
+    def spied(self, *given):
+        append(self, *given)
+        found.extend(stat.S_IMODE(p.stat().st_mode) for p in path.parent.glob("*.part*"))
+
+    monkeypatch.setattr(ledger_module.LedgerFile, "append", spied)
+    try:
+        Ledger(path, create=BUDGET, key=key)
+    finally:
+        os.umask(before)
+    assert found
+    assert set(found) == {0o600}
+
+
 def test_a_ledger_of_somebody_else_that_all_may_read_is_refused(ledger, path, key, monkeypatch):
     path.chmod(0o644)
     monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)

@@ -17,6 +17,6 @@ the server
 coordinator.py     the engine: hello, the rounds of a method, open or as secure sums, finish
 transport.py       envelopes out and replies in, with resends
 handshake.py       what sites say of themselves, checked
-heads.py           the last heads of the sites' ledgers that a coordinator has met
+heads.py           the heads of the sites' ledgers, kept from run to run
 checkpoint.py      the rounds that are done, so that a run can go on
 """
