@@ -272,3 +272,52 @@ def test_a_missing_flower_is_said(folder, monkeypatch):
 def test_a_key_without_its_certificate_is_refused(folder):
     done = CliRunner().invoke(app, ["flower", "doctor", "--certificate-key", "keys/server.key"])
     assert "--certificate-key without --certificate" in str(done.exception)
+
+
+def coordinators_key(folder):
+    """A key of the coordinator beside the others, as the sites are given its public part."""
+    new = ["ssh-keygen", "-q", "-N", "", "-t", "ed25519", "-f", "keys/coordinator"]
+    subprocess.run(new, cwd=folder, check=True)
+    shown = subprocess.run(
+        ["ssh-keygen", "-lf", "keys/coordinator.pub"], cwd=folder, check=True, capture_output=True
+    )
+    return shown.stdout.decode().split()[1]
+
+
+def joined(text):
+    """A text whose long words were broken over lines."""
+    return text.replace(" ", "")
+
+
+def with_coordinator(folder, site='coordinator = "keys/coordinator.pub"\n', run=True):
+    path = folder / "sites/harbour.toml"
+    path.write_text(site + path.read_text())
+    if run:
+        change(folder / "app/pyproject.toml", "roster =", 'key = "keys/coordinator"\nroster =')
+
+
+def test_the_coordinators_key_at_both_ends(folder):
+    assert "will be unsigned" in examined("--app", "app", code=0)
+    assert "results that nobody has signed" in examined("--app", "app", *SITE, code=0)
+    shown = coordinators_key(folder)
+    with_coordinator(folder)
+    assert shown in joined(examined("--app", "app", code=0))
+    text = examined("--app", "app", *SITE, code=0)
+    assert shown in joined(text), text
+
+
+def test_a_coordinators_key_that_others_can_read_or_that_is_taken_back(folder):
+    coordinators_key(folder)
+    with_coordinator(folder)
+    (folder / "keys/coordinator").chmod(0o644)
+    assert "can be read by other users" in examined("--app", "app", code=1)
+    pub = folder / "keys/coordinator.pub"
+    pub.write_text("revoked " + pub.read_text())
+    assert "revoked keys only" in examined("--app", "app", *SITE, code=1)
+    pub.write_text("none\n")
+    assert "cannot be used" in examined("--app", "app", *SITE, code=1)
+
+
+def test_a_key_alone_signs_calibrations(folder):
+    change(folder / "sites/harbour.toml", 'roster = "keys/roster"', "")
+    assert "signs the calibration" in examined(*SITE, code=0)

@@ -9,7 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from fedcover.engines.flower.doctor.findings import Findings, private, readable, writable_folder
+from fedcover.engines.flower.doctor.findings import (
+    Findings,
+    private,
+    readable,
+    shown_key,
+    writable_folder,
+)
 from fedcover.engines.flower.doctor.site import SiteUnderTest
 from fedcover.engines.flower.run_config import Run
 from fedcover.engines.inprocess import InProcess
@@ -162,10 +168,10 @@ def _sum(run: Run, at_server: bool) -> tuple[bool, str]:
 def _key(run: Run) -> tuple[bool, str]:
     if not run.key:
         return False, "none: what the run publishes, and its sketch, will be unsigned"
-    from fedcover.identity import fingerprint, read_identity
+    from fedcover.identity import read_identity
 
     key = read_identity(private(readable(Path(run.key))))
-    return True, f"signs what is published; fingerprint {fingerprint(key.public_key())}"
+    return True, f"signs what is published; fingerprint {shown_key(key.public_key())}"
 
 
 def _accepted(run: Run, tested: SiteUnderTest) -> tuple[bool, str]:

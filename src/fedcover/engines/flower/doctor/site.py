@@ -10,7 +10,13 @@ from typing import Any
 
 from fedcover._io.writing import output_file
 from fedcover.engines.flower.approval import approved, bundle, digest_of
-from fedcover.engines.flower.doctor.findings import Findings, private, readable, writable_folder
+from fedcover.engines.flower.doctor.findings import (
+    Findings,
+    private,
+    readable,
+    shown_key,
+    writable_folder,
+)
 from fedcover.engines.flower.site_config import (
     SiteConfig,
     read_coordinator,
@@ -193,16 +199,16 @@ def _identity(config: SiteConfig) -> tuple[bool, str]:
 
 
 def _key(path: Path) -> tuple[bool, str]:
-    from fedcover.identity import fingerprint, read_identity
+    from fedcover.identity import read_identity
 
     key = read_identity(private(readable(path)))
-    return True, f"signs the calibration; fingerprint {fingerprint(key.public_key())}"
+    return True, f"signs the calibration; fingerprint {shown_key(key.public_key())}"
 
 
 def _coordinator(config: SiteConfig) -> tuple[bool, str]:
     if config.coordinator is None:
         return False, "no public key: this site takes results that nobody has signed"
-    from fedcover.identity import fingerprint, keys_of
+    from fedcover.identity import keys_of
 
     readable(Path(config.coordinator))
     keys = keys_of(read_coordinator(config), COORDINATOR)
@@ -212,4 +218,4 @@ def _coordinator(config: SiteConfig) -> tuple[bool, str]:
             allowed="at least one key that is believed",
             fix="Add the line of the coordinator's new .pub file",
         )
-    return True, "results must be signed with " + " or ".join(map(fingerprint, keys))
+    return True, "results must be signed with " + " or ".join(map(shown_key, keys))
