@@ -11,6 +11,7 @@ SKETCH = "src/fedcover/methods/sketch/"
 SUMS = "src/fedcover/securesum/"
 REMOTE = "src/fedcover/engines/remote/"
 PRIVACY = "src/fedcover/privacy/"
+FLOWER = "src/fedcover/engines/flower/"
 
 SERVER = "sketch --epsilon 1 --runs 200000"
 IN_SUM = f"{SERVER} --view secure-sum"
@@ -831,6 +832,184 @@ _FILES = [
     ),
 ]
 
+_DOORS = [
+    Mutant(
+        "any-app-starts",
+        "the executor runs an app that the site has not approved, if there is any copy",
+        FLOWER + "approval.py",
+        "    own = folder / digest_of(content)\n    return own if own.is_dir() else None\n",
+        "    return next(folder.iterdir(), folder)\n",
+        tests=("tests/flower/test_doors.py",),
+    ),
+    Mutant(
+        "app-texts-travel",
+        "the text of an app's exception is sent to the server",
+        FLOWER + "executor.py",
+        "Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, FAILED)",
+        "Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, str(error))",
+        tests=("tests/flower/test_doors.py",),
+    ),
+    Mutant(
+        "approval-not-enforced",
+        "a site with approved apps answers when Flower's own executor starts the app",
+        FLOWER + "site_config.py",
+        "if own.approved is not None and BY_EXECUTOR not in os.environ:",
+        "if False:",
+        tests=("tests/flower/test_doors.py",),
+    ),
+    Mutant(
+        "unknown-is-closed",
+        "the doctor takes a failure of the Control API for a closed door",
+        FLOWER + "doctor/doors.py",
+        "CLOSED = (401, 403, 404, 405)",
+        "CLOSED = (302, 401, 403, 404, 405, 500)",
+        tests=("tests/flower/test_doors.py",),
+    ),
+    Mutant(
+        "open-runtime-not-tried",
+        "the doctor tries the Control API alone",
+        FLOWER + "doctor/doors.py",
+        "    for path in CONTROL:\n",
+        "    for path in CONTROL[:1]:\n",
+        tests=("tests/flower/test_doors.py",),
+    ),
+    Mutant(
+        "other-addresses-not-tried",
+        "the doctor believes that a SuperLink at 127.0.0.1 is nowhere else",
+        FLOWER + "doctor/doors.py",
+        "    for other in _other_addresses():\n",
+        "    for other in ():\n",
+        tests=("tests/flower/test_doors.py",),
+    ),
+]
+
+LYING = "tests/remote/test_lying_server.py"
+SIGNED = "tests/test_signature.py"
+
+_LAST_MESSAGE = [
+    Mutant(
+        "statement-unchecked",
+        "a site takes any statement of privacy",
+        REMOTE + "belief.py",
+        "        self._check(said, agreed)\n",
+        "",
+        tests=(LYING,),
+    ),
+    Mutant(
+        "statement-less-than-charged",
+        "a statement may promise more than the ledger was charged with",
+        REMOTE + "belief.py",
+        "said.epsilon < self._least(agreed) * (1 - CLOSE)",
+        "said.epsilon < 0",
+        tests=(LYING,),
+    ),
+    Mutant(
+        "statement-not-marked",
+        "without a ledger, what the server says is said as if the site knew",
+        REMOTE + "belief.py",
+        "return replace(said, word=REPORTED)",
+        "return said",
+        tests=(LYING,),
+    ),
+    Mutant(
+        "other-runs-charged",
+        "charges of every run count for this one",
+        "src/fedcover/engines/base.py",
+        'return name.startswith(begin) and number.isdecimal() and "/" not in kind',
+        "return bool(name)",
+        tests=(LYING,),
+    ),
+    Mutant(
+        "thresholds-in-any-order",
+        "thresholds may grow with α",
+        REMOTE + "belief.py",
+        "if not np.array_equal(nested(alphas, fit.positions), fit.positions):",
+        "if False:",
+        tests=(LYING,),
+    ),
+    Mutant(
+        "coverage-unchecked",
+        "thresholds may cover own records as badly as they like",
+        REMOTE + "own_records.py",
+        "if chance < FALSE_ALARMS / len(cal.alpha):",
+        "if False:",
+        tests=(LYING, "tests/remote/test_own_records.py"),
+    ),
+    Mutant(
+        "coverage-too-strict",
+        "nothing is allowed for the calibration sample: honest runs are refused",
+        REMOTE + "own_records.py",
+        "return max(1.0, 1 / doubt - 2)",
+        "return 1e12",
+        tests=("tests/remote/test_own_records.py",),
+    ),
+    Mutant(
+        "own-cells-unchecked",
+        "a table may lack this site's own records",
+        REMOTE + "own_records.py",
+        "if (table.cells.ravel() < held - FAR * table.cell_deviation - 0.5).any():",
+        "if False:",
+        tests=(LYING,),
+    ),
+    Mutant(
+        "refusal-by-data-travels",
+        "the server hears of what own records contradict",
+        REMOTE + "client.py",
+        "                self.state.log(traceback.format_exc())\n            else:",
+        "                self.state.log(traceback.format_exc())\n"
+        "                raise\n            else:",
+        tests=(LYING,),
+    ),
+    Mutant(
+        "publication-unsigned",
+        "a site that names the coordinator's key takes unsigned results",
+        REMOTE + "client.py",
+        "if self.coordinator is not None:",
+        'if self.coordinator is not None and "signature" in envelope.header:',
+        tests=(LYING,),
+    ),
+    Mutant(
+        "publication-of-another-run",
+        "a signature of another run or site will do",
+        REMOTE + "publication.py",
+        "if getattr(found, what) != value:",
+        'if what == "digest" and getattr(found, what) != value:',
+        tests=(LYING,),
+    ),
+    Mutant(
+        "publication-header-unsigned",
+        "the coordinator signs the message without its header",
+        REMOTE + "publication.py",
+        'content = {"header": digest(to_json(header)), "payload"',
+        'content = {"header": "", "payload"',
+        tests=(LYING,),
+    ),
+    Mutant(
+        "revoked-keys-hold",
+        "a revoked key is believed",
+        "src/fedcover/identity.py",
+        "if owner is None and text not in gone:",
+        "if owner is None:",
+        tests=(SIGNED,),
+    ),
+    Mutant(
+        "files-by-anybody",
+        "any trusted site's signature will do for a calibration of another",
+        "src/fedcover/signature.py",
+        "if target is None or one.name in (target, COORDINATOR)]",
+        "]",
+        tests=(SIGNED,),
+    ),
+    Mutant(
+        "files-by-a-part",
+        "what the coordinator signed of the run is enough for the whole file",
+        "src/fedcover/signature.py",
+        "if not any((one.of, one.digest) == (of, digest) for one in own):",
+        "if not own:",
+        tests=(SIGNED,),
+    ),
+]
+
 MUTANTS: tuple[Mutant, ...] = (
     *_less_noise(),
     *_NOISE,
@@ -840,4 +1019,6 @@ MUTANTS: tuple[Mutant, ...] = (
     *_AT_A_SITE,
     *_COVERAGE,
     *_FILES,
+    *_DOORS,
+    *_LAST_MESSAGE,
 )

@@ -13,6 +13,8 @@ ledger.py       a site's own budget: check, write, then answer
   ledger_key.py       the key that seals it
   ledger_data.py      the records it is about
   ledger_store.py     the SQLite file under it
+  ledger_key.py       the key that seals it
+  ledger_data.py      which records it is about
 """
 
 from fedcover.privacy.accounting import epsilon, gaussian_epsilon, noise_multiplier, split_noise

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from fedcover import wire
 from fedcover.errors import FedcoverError
-from fedcover.identity import Identity, Roster, is_signed, public_bytes, sign
+from fedcover.identity import Identity, Roster, is_signed, keys_of, public_bytes, sign
 from fedcover.securesum import crypto
 from fedcover.securesum.commitments import (
     SEALED,
@@ -66,8 +66,8 @@ class Participant:
     roster: Roster
 
     def __post_init__(self) -> None:
-        public = self.roster.get(self.name)
-        if public is None or public_bytes(public) != public_bytes(self.identity.public_key()):
+        own = public_bytes(self.identity.public_key())
+        if own not in map(public_bytes, keys_of(self.roster, self.name)):
             raise FedcoverError(
                 f"the roster's key of {self.name!r} is not that of its identity",
                 allowed="a roster in which this site stands with its own public key",
@@ -189,12 +189,12 @@ class Participant:
         )
         shares = dict(zip(spec.sites, map(bytes.__add__, seeds, keys), strict=True))
         sealed, digests = {}, {}
-        for name, keys_of in advertised.items():
+        for name, theirs in advertised.items():
             digests[name] = share_digests(spec, self.name, name, shares[name])
             if name != self.name:
                 # The server carries the shares, and t of them in the clear would be the secrets.
                 purpose = sealing_purpose(spec, self.name, name)
-                key = crypto.shared_key(before.share_key, keys_of.share_key, purpose)
+                key = crypto.shared_key(before.share_key, theirs.share_key, purpose)
                 sealed[name] = crypto.seal(key, shares[name], purpose)
         arrays = to_table("sealed", sealed) | to_table("digests", digests)
         after = replace(before, advertised=advertised, held={self.name: shares[self.name]})

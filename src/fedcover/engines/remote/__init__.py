@@ -3,9 +3,12 @@
 envelope.py        what travels, as bytes: a header of facts and at most one message
 codes.py           what a site may say when it refuses, and nothing more
 result_message.py  what was published: made at the server, read at the sites
+publication.py     the coordinator's signature of it
 
 a site
 policy.py          what it accepts, from its own configuration
+belief.py          what it believes of the last message, by its ledger and what it agreed to
+own_records.py     what its own records contradict; nobody is told
 client.py          takes an envelope, gives an envelope
 secure_rounds.py   its part in secure sums, and a guard over what its noisy numbers enter
 client_state.py    what it remembers between two envelopes, on its own disk

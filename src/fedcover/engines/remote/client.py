@@ -17,19 +17,23 @@ from typing import TYPE_CHECKING, Any
 
 from fedcover.engines.base import charged_answer, query_id
 from fedcover.engines.remote import heads
+from fedcover.engines.remote.belief import Known
 from fedcover.engines.remote.client_state import ClientState
 from fedcover.engines.remote.codes import Refusal, code_of
 from fedcover.engines.remote.envelope import Envelope, digest
 from fedcover.engines.remote.policy import SitePolicy, check_remaining_budget, site_half
+from fedcover.engines.remote.publication import checked_signature
 from fedcover.engines.remote.result_message import calibration_from
 from fedcover.errors import FedcoverError
 from fedcover.members import Member
 from fedcover.privacy.ledger import Ledger
 from fedcover.privacy.statement import Privacy
+from fedcover.signature import Signature
 from fedcover.site import Site
 from fedcover.wire import Message
 
 if TYPE_CHECKING:
+    from fedcover.identity import Identity, Roster
     from fedcover.securesum import Participant, SumSpec
 
 
@@ -51,6 +55,11 @@ class Client:
         Its identity for secure sums; None if it takes part in none.
     out
         Where it writes its calibration; None to write none.
+    identity
+        The key with which it signs its calibration; None to leave it unsigned.
+    coordinator
+        The coordinator's public keys, under the name "coordinator"; None to believe unsigned
+        results.
     """
 
     site: Site
@@ -59,6 +68,8 @@ class Client:
     ledger: Ledger | None = None
     participant: Participant | None = None
     out: Path | None = None
+    identity: Identity | None = None
+    coordinator: Roster | None = None
 
     def __post_init__(self) -> None:
         if self.ledger is not None:
@@ -111,7 +122,7 @@ class Client:
             if envelope.phase == "sum":
                 return self._sum(envelope, agreed["method"], privacy)
             if envelope.phase == "finish":
-                return self._finish(envelope)
+                return self._finish(envelope, agreed["method"], privacy)
         raise FedcoverError(
             f"an envelope of phase {envelope.phase!r}",
             allowed="envelopes of a server",
@@ -207,17 +218,37 @@ class Client:
         )
         return Envelope("sum", envelope.run, envelope.number, {}, summing.reply(_payload(envelope)))
 
-    def _finish(self, envelope: Envelope) -> Envelope:
+    def _finish(self, envelope: Envelope, run_method: str, privacy: Privacy | None) -> Envelope:
         """What was published: made into this site's own calibration, here."""
-        make = calibration_from(_payload(envelope), envelope.header, self.site)
+        message = _payload(envelope)
+        signatures: tuple[Signature, ...] = ()
+        if self.coordinator is not None:
+            signatures = (checked_signature(envelope, self.site.name, self.coordinator),)
+        known = self._known(envelope.run, run_method, privacy)
+        make = calibration_from(message, envelope.header, self.site, known)
         if self.out is not None:
             try:
-                calibration = make()
-            except Exception:  # it looks at this site's label mix: that it failed must not travel
+                calibration = replace(make(), signatures=signatures)
+            except Exception:  # it looks at this site's own data: that it failed must not travel
                 self.state.log(traceback.format_exc())
             else:
+                if self.identity is not None:
+                    calibration = calibration.signed(self.identity, self.site.name)
                 calibration.save(self.out)
         return Envelope("finish", envelope.run, envelope.number)
+
+    def _known(self, run: str, run_method: str, privacy: Privacy | None) -> Known:
+        """What this site knows of a run by itself."""
+        return Known(
+            run=run,
+            site=self.site.name,
+            method=run_method,
+            privacy=privacy,
+            ledger=None if self.ledger is None else self.ledger.state(),
+            size_is_public=privacy is None or self._size_is_public(privacy),
+            roster=None if self.participant is None else frozenset(self.participant.roster),
+            least_sum=self.policy.least_sum,
+        )
 
 
 def guarded(

@@ -76,6 +76,8 @@ class Coordinator(Engine):
     min_survivors
         The fewest sites that may be left in a secure sum; None for two thirds of them, or as many
         more as the budget's `conspirators` ask for.
+    key
+        The private key with which it signs what it publishes; None to publish it unsigned.
     alpha, certify
         Of a collection: the levels at which every site personalises it, and how surely.
     on_progress
@@ -101,6 +103,7 @@ class Coordinator(Engine):
     heads: str | Path | None = None
     roster: Any = None
     min_survivors: int | None = None
+    key: Any = None
     alpha: float | Sequence[float] = (0.1,)
     certify: float | None = None
     on_progress: Callable[[int, int], None] = lambda done, most: None
@@ -204,7 +207,8 @@ class Coordinator(Engine):
         """Sends the last messages of a run; the names of the sites that took them."""
         retry = retry or self.retry
         number = self.traffic.rounds
-        envelopes = self._envelopes("finish", messages, number, header)
+        headers = {name: self._signed(name, header, m) for name, m in messages.items()}
+        envelopes = self._envelopes("finish", messages, number, headers)
         replies, refused = self._exchange(envelopes, retry)
         for name in envelopes:
             if name in refused:
@@ -213,6 +217,13 @@ class Coordinator(Engine):
                 self.missing[name] = f"did not take the result {retry.description}"
         self.informed = sorted(replies)
         return self.informed
+
+    def _signed(self, site: str, header: Mapping[str, Any], message: Message) -> Mapping[str, Any]:
+        if self.key is None:
+            return header
+        from fedcover.engines.remote.publication import signed_header
+
+        return signed_header(self.key, self.run_name, site, header, message)
 
     def hello(self, method: str, privacy: Privacy | None) -> Members:
         """The sites of this run, by what they say of themselves."""
@@ -374,10 +385,14 @@ class Coordinator(Engine):
         return out, refused
 
     def _envelopes(
-        self, phase: str, messages: Mapping[str, Message], number: int, header: Mapping[str, Any]
+        self,
+        phase: str,
+        messages: Mapping[str, Message],
+        number: int,
+        headers: Mapping[str, Mapping[str, Any]],
     ) -> dict[str, Envelope]:
         """Messages to sites, each with the last head of its ledger that is known here."""
-        said: dict[str, dict[str, Any]] = {name: dict(header) for name in messages}
+        said = {name: dict(headers.get(name, {})) for name in messages}
         if self._heads is not None:
             known = self._heads.known()
             for name in said:
