@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from fedcover import checks
 from fedcover.errors import FedcoverError
@@ -28,6 +29,9 @@ ledger, for its own records; or that of a coordinator elsewhere, which nobody he
 
 UNITS, RELATIONS, VIEWS = ("record", "site"), ("replace", "add-remove"), ("server", "secure-sum")
 
+KIND = ("unit", "relation", "view", "conspirators")
+"""What must be the same in two budgets that are added up."""
+
 
 @dataclass(frozen=True)
 class Privacy:
@@ -45,6 +49,10 @@ class Privacy:
     view
         Whom it holds against: a "server" that sees each site's messages, or one that sees only a
         "secure-sum" of them. The server view is the stronger promise and needs more noise.
+    conspirators
+        c, how many other sites may tell who sees the sum all they know: their shares of the noise
+        count for nothing. 0 only holds against a server with which no site conspires. In the server
+        view each site adds all of the noise, and any number may.
     """
 
     epsilon: float
@@ -52,6 +60,7 @@ class Privacy:
     unit: str = "record"
     relation: str = "replace"
     view: str = "server"
+    conspirators: int = 1
 
     def __post_init__(self) -> None:
         least = type(self) is Privacy  # a request must leave room for noise; a statement may be 0
@@ -60,11 +69,28 @@ class Privacy:
         checks.choice(self.unit, "unit", UNITS)
         checks.choice(self.relation, "relation", RELATIONS)
         checks.choice(self.view, "view", VIEWS)
+        checks.whole(self.conspirators, "conspirators", 0)
+        if self.conspirators != 1 and not self.secure_sum:
+            raise FedcoverError(
+                f"conspirators is {self.conspirators} with view='server'",
+                allowed="conspirators with view='secure-sum'",
+                fix="Leave it out: in the server view each site adds all of its noise itself, and "
+                "any number of the others may conspire",
+            )
 
     @property
     def secure_sum(self) -> bool:
         """Whether who looks sees the sites only as a sum: the one place where the view is asked."""
         return self.view == "secure-sum"
+
+    def to_facts(self) -> dict[str, Any]:
+        """As plain facts, which travel. The usual one conspirator stays unsaid: versions that knew
+        no other number read it.
+        """
+        facts = {f.name: getattr(self, f.name) for f in fields(Privacy)}
+        if self.conspirators == 1:
+            del facts["conspirators"]
+        return facts
 
 
 @dataclass(frozen=True)
@@ -139,11 +165,9 @@ class PrivacyStatement(Privacy):
 
     def _claim(self) -> str:
         """The statement itself."""
-        who = {
-            "server": "a server that sees every message of every site",
-            "secure-sum": "a server or a site that sees the others' scores only as sums over all "
-            "sites, and knows no more than one site's share of the noise",
-        }[self.view]
+        who = "a server that sees every message of every site"
+        if self.secure_sum:
+            who = _who_sees_sums(self.conspirators)
         if not self.events:
             return (
                 "Nothing that depends on the data left a site (ε = 0). Not protected: the "
@@ -175,6 +199,20 @@ def _units(privacy: Privacy) -> str:
     """What changes between neighbouring data sets."""
     change = "replacing" if privacy.relation == "replace" else "adding or removing"
     return f"{change} {'one record' if privacy.unit == 'record' else 'all data of one site'}"
+
+
+def _who_sees_sums(conspirators: int) -> str:
+    """Against whom noise holds that comes from all sites together."""
+    if conspirators == 0:
+        return (
+            "a server that sees the sites' scores only as sums over all sites, and with which no "
+            "site conspires (not against a site, which knows its own share of the noise)"
+        )
+    shares = "one site's share" if conspirators == 1 else f"{conspirators} sites' shares"
+    return (
+        "a server or a site that sees the others' scores only as sums over all sites, and knows no "
+        f"more than {shares} of the noise"
+    )
 
 
 def _rounded_up(epsilon: float) -> str:
@@ -222,7 +260,7 @@ def compose_parallel(
 
 def _same_kind(one: PrivacyStatement, two: PrivacyStatement, given: str) -> None:
     """Budgets of different kinds do not add up."""
-    for what in ("unit", "relation", "view"):
+    for what in KIND:
         mine = getattr(one, what)
         if mine != getattr(two, what):
             raise FedcoverError(
