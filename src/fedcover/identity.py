@@ -15,6 +15,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from pathlib import Path
 
+from fedcover._io.reading import read_whole
 from fedcover.errors import FedcoverError, FileError
 
 try:
@@ -49,6 +50,9 @@ Roster = Mapping[str, PublicIdentity | tuple[PublicIdentity, ...]]
 none where all are revoked."""
 
 REVOKED = "revoked"
+
+MOST_TEXT = 1 << 24
+"""Longest key or roster, in bytes."""
 
 MAKE_A_KEY = "Make one with: ssh-keygen -t ecdsa -b 384 -N '' -f mercy"
 
@@ -208,7 +212,7 @@ def _lines(path: str | Path) -> list[tuple[list[str], bool]]:
 
 def _contents(path: str | Path) -> bytes:
     try:
-        return Path(path).read_bytes()
+        return read_whole(Path(path), MOST_TEXT)
     except OSError as error:
         raise FileError(
             f"{path} cannot be opened ({error.strerror})",
