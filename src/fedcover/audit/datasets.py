@@ -99,11 +99,13 @@ def alone(
             )
         # All of the site's records are exchanged; others in it would only take their places.
         score, label = score[:0], label[:0]
-        records = most or SITE_RECORDS
-    elif privacy.relation == "add-remove":
-        records = min(records, max(1, most - common)) if most else records
-    else:
-        records = min(records, most) if most else records
+        # Twice as many as the limit lets through: one that is not kept to shows.
+        records = 2 * (most or SITE_RECORDS)
+    elif most is not None and privacy.relation == "add-remove":
+        # The limit is reached: an added record then drives out another, two cells move.
+        score, label = np.full(most, change.before[0]), np.full(most, change.before[1] % labels)
+    elif most is not None:
+        score, label, records = score[:0], label[:0], min(records, most)
 
     def first(before: int, after: int) -> Site:
         kinds = [change.before] * before + [change.after] * after

@@ -143,7 +143,9 @@ def audit_method(
     for bench in tried:
         if exact := _exact(bench, found, miss):
             told(3 * runs)
-            return replace(found, lower=math.inf, exact=exact)
+            # The curve of a finite μ allows no such number either.
+            curve = math.inf if stated.gaussian else None
+            return replace(found, lower=math.inf, gaussian=curve, exact=exact)
     if not any(bench.names for bench in tried):
         told(3 * runs)
         return found  # nothing is seen at all

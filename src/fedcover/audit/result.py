@@ -26,8 +26,8 @@ class Audit:
     runs
         Runs on each data set.
     gaussian
-        Gaussian bound: ε at δ of the least Gaussian trade-off curve that the errors allow. None
-        where the account is not one of Gaussian releases.
+        Gaussian bound: ε at δ of the least Gaussian trade-off curve that the errors allow; infinite
+        as `lower` is. None where the account is not one of Gaussian releases.
     records
         In how many records the data sets of the Gaussian bound differ at most.
     exact
