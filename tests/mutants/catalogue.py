@@ -185,7 +185,6 @@ _NOISE = [
         PRIVACY + "sampling.py",
         "kept &= ~(negative & (size == 0))",
         "kept &= ~(negative & (size < 0))",
-        audits=(SERVER,),
         tests=("tests/privacy/test_noise.py",),
     ),
     Mutant(
@@ -241,7 +240,6 @@ _SENSITIVITY = [
         SKETCH + "client.py",
         "pick = sample(source, len(site), spec.most)",
         "pick = np.arange(spec.most)",
-        audits=(LIMITED,),
         tests=(CHARGES,),
     ),
     Mutant(
