@@ -279,12 +279,7 @@ def _apart(bench: Alone) -> float:
 
 def _sites(privacy: Privacy) -> tuple[str, ...]:
     """Enough sites that a share of the noise is neither all nor known."""
-    return tuple(f"site-{k}" for k in range(2 + max(1, _conspirators(privacy))))
-
-
-def _conspirators(privacy: Privacy) -> int:
-    """Sites whose share of the noise the account says is known."""
-    return int(getattr(privacy, "conspirators", 1))
+    return tuple(f"site-{k}" for k in range(2 + max(1, privacy.conspirators)))
 
 
 def _task(names: tuple[str, ...], labels: int, privacy: Privacy | None) -> Task:
@@ -303,7 +298,7 @@ def _claim(method: Method, task: Task, names: tuple[str, ...]) -> _Claim:
     if not math.isfinite(stated.epsilon):
         raise _no_claim(method)
     asked = task.privacy.epsilon if task.privacy else math.inf
-    conspirators = names[len(names) - _conspirators(stated) :] if stated.secure_sum else ()
+    conspirators = names[len(names) - stated.conspirators :] if stated.secure_sum else ()
     return _Claim(
         # A user relies on the budget as well as on the statement.
         min(asked, stated.epsilon) if stated.events else stated.epsilon,
@@ -340,5 +335,5 @@ def _described(privacy: Privacy, viewer: Viewer) -> str:
         return "one record, replace, seen by who sees what is published"
     seen = privacy.view
     if viewer.conspirators:
-        seen += f" and {len(viewer.conspirators)} site's share of the noise"
+        seen += f" and the noise of {len(viewer.conspirators)} of the sites"
     return f"ε = {privacy.epsilon:g}, one {privacy.unit}, {privacy.relation}, {seen}"

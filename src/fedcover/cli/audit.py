@@ -8,8 +8,7 @@ import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-import fedcover as fc
-from fedcover.cli.common import err, out
+from fedcover.cli.common import Conspirators, err, out, privacy_budget
 from fedcover.errors import FedcoverError
 from fedcover.methods import registry
 from fedcover.options import make
@@ -37,6 +36,7 @@ def audit(
     unit: Annotated[str, typer.Option(help="What is protected: record or site.")] = "record",
     relation: Annotated[str, typer.Option(help="Neighbours by replace or add-remove.")] = "replace",
     view: Annotated[str, typer.Option(help="Who looks: server or secure-sum.")] = "server",
+    conspirators: Conspirators = None,
     labels: Annotated[int, typer.Option(help="Number of labels.")] = 2,
     claim: Annotated[
         float | None, typer.Option(help="Another ε to test; default what the method claims.")
@@ -51,7 +51,8 @@ def audit(
     from fedcover.audit import audit_method, audit_paper
 
     literal = method == PAPER
-    if literal and (option or unit != "record" or relation != "replace" or view != "server"):
+    given = (unit, relation, view, conspirators)
+    if literal and (option or given != ("record", "replace", "server", None)):
         raise FedcoverError(
             "audit paper with options of other methods",
             allowed="epsilon, delta, claim, runs and confidence",
@@ -83,9 +84,9 @@ def audit(
             private = registry.named(method.lower()).private
             result = audit_method(
                 chosen,
-                fc.Privacy(
+                privacy_budget(
                     1.0 if epsilon is None else epsilon,
-                    delta, unit=unit, relation=relation, view=view,
+                    delta, unit, relation, view, conspirators,
                 ) if private else None,
                 count, labels=labels, claim=claim, confidence=confidence, progress=done,
             )  # fmt: skip
