@@ -14,6 +14,7 @@ from rich.text import Text
 
 import fedcover as fc
 from fedcover.checks import refuse_gone
+from fedcover.classnames import Names
 from fedcover.cli.common import (
     SCORES,
     Delta,
@@ -251,7 +252,7 @@ def _joined(
     return base.score, base.temperature
 
 
-def _same_classes(base: fc.SketchResult, n_classes: int, names: tuple[str, ...] | None) -> None:
+def _same_classes(base: fc.SketchResult, n_classes: int, names: Names | None) -> None:
     if base.n_classes != n_classes or base.label_names != names:
         mine = listed(names, 6) if names else f"{n_classes} without names"
         theirs = listed(base.label_names, 6) if base.label_names else f"{base.n_classes} unnamed"

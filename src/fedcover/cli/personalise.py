@@ -14,6 +14,7 @@ from rich.text import Text
 
 import fedcover as fc
 from fedcover.checks import refuse_gone
+from fedcover.classnames import in_words
 from fedcover.cli.common import (
     Alpha,
     Certify,
@@ -222,7 +223,12 @@ def _records(
     if sketch.score is None:
         return Records(counts, None)
     site = fc.Site.from_probabilities(
-        name, table.probs, table.labels, sketch.score, seed, label_names=sketch.label_names
+        name,
+        table.probs,
+        in_words(table.labels, sketch.label_names),
+        sketch.score,
+        seed,
+        label_names=sketch.label_names,
     )
     return Records(counts, site)
 

@@ -9,6 +9,7 @@ from fedcover import checks
 from fedcover.errors import FedcoverError
 from fedcover.privacy import accounting
 from fedcover.privacy.events import Event
+from fedcover.results import html_table
 
 SEEDED = "its noise came from a seed: for experiments only, no privacy holds"
 """What is said of noise that somebody can repeat."""
@@ -77,6 +78,18 @@ class PrivacyStatement(Privacy):
     public: tuple[str, ...] = ()
     effect: str = ""
     home: str = ""
+
+    def __repr__(self) -> str:
+        times = sum(getattr(event, "count", 1) for event in self.events)
+        return (
+            f"PrivacyStatement(epsilon={_rounded_up(self.epsilon)}, delta={self.delta:g}, "
+            f"unit={self.unit!r}, relation={self.relation!r}, view={self.view!r}, "
+            f"{times} release{'s' * (times != 1)})"
+        )
+
+    def _repr_html_(self) -> str:
+        facts = {"unit": self.unit, "relation": self.relation, "view": self.view}
+        return html_table("PrivacyStatement", {"what holds": self.describe(), **facts})
 
     def with_seeded_noise(self) -> PrivacyStatement:
         """The same where the noise came from a seed, which nothing that follows can mend."""

@@ -16,8 +16,8 @@ from fedcover import checks, scores
 from fedcover._io.facts import facts_of, from_json, made_of, to_json
 from fedcover._io.writing import write
 from fedcover.calibration import Cost
+from fedcover.classnames import names
 from fedcover.errors import FileError
-from fedcover.inputs import names
 from fedcover.methods.sketch.grid import MOST_BINS, MOST_CELLS
 from fedcover.methods.sketch.result import SketchResult
 from fedcover.methods.sketch.table import Layout, SketchTable
