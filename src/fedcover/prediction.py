@@ -83,7 +83,8 @@ class PredictionSets(Result):
 
     def __repr__(self) -> str:
         levels = self.alpha[0] if len(self.alpha) == 1 else self.alpha
-        return f"PredictionSets({len(self)} record{'s' * (len(self) != 1)}, alpha={levels}, mean size {self._mean()})"
+        n = f"{len(self)} record{'s' * (len(self) != 1)}"
+        return f"PredictionSets({n}, alpha={levels}, mean size {self._mean()})"
 
     def facts(self) -> dict[str, object]:
         return {

@@ -11,6 +11,7 @@ from rich.text import Text
 import fedcover as fc
 from fedcover import checks
 from fedcover.cli.common import err, out
+from fedcover.cli.parser import FOUND
 from fedcover.methods import registry
 
 METHODS = (*(e.name for e in registry.entries() if e.audited), "paper")
@@ -45,7 +46,10 @@ def audit(
         int | None, typer.Option(help="Seed of the split of the runs; the noise has none.")
     ] = None,
 ) -> None:
-    """Try to break a claim of privacy; exit status 1 if that succeeds."""
+    """Try to break a claim of privacy; exit code 3 if that succeeds.
+
+    Example: fedcover audit sketch --epsilon 1 --runs 100000
+    """
     from fedcover import audit as audits
 
     checks.choice(method, "method", METHODS)
@@ -91,4 +95,4 @@ def audit(
             Text("The accountant is contradicted as well: do not use this method.", "bold red")
         )
     if result.contradicted or result.lower > result.accounted:
-        raise typer.Exit(1)
+        raise typer.Exit(FOUND)

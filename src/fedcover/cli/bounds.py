@@ -18,7 +18,6 @@ from fedcover.cli.common import (
     ScoreName,
     ScoreOption,
     Temperature,
-    error_rates,
     known_target,
     out,
 )
@@ -52,8 +51,11 @@ def bounds(
     logits: Logits = False,
     temperature: Temperature = 1.0,
 ) -> None:
-    """What the paper's theorems say about a federation, and which term dominates."""
-    error_rates(alpha)
+    """What the paper's theorems say about a federation, and which term dominates.
+
+    Example: fedcover bounds site-*.npz --target mercy --alpha 0.1
+    """
+    checks.asked_alphas(alpha)
     if density is not None:
         checks.real(density[0], "the first number of --density", 0, 1, open_low=True)
         checks.real(density[1], "the second number of --density", 1, np.inf)

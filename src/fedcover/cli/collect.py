@@ -95,7 +95,10 @@ def collect(
     seed: Seed = None,
     mode: Gone = None,
 ) -> None:
-    """Collect one label × score table from site files; each site personalises it at home."""
+    """Collect one label × score table from site files; each site personalises it at home.
+
+    Example: fedcover collect site-*.npz --epsilon 2 --out sketch.npz
+    """
     refuse_gone(mode=mode)
     privacy = privacy_budget(epsilon, delta, unit, relation, view)
     files = site_files(files)
@@ -142,7 +145,10 @@ def merge(
     out_file: OutSketch,
     report: Report = None,
 ) -> None:
-    """Add up sketches of different sites; nothing is sent, and no budget is spent."""
+    """Add up sketches of different sites; nothing is sent, and no budget is spent.
+
+    Example: fedcover merge north.npz south.npz --out all.npz
+    """
     check_outputs({".npz": out_file, ".html": report}, [])
     sketches = site_files(sketches)
     if len(sketches) < 2:

@@ -54,7 +54,7 @@ def site_files(files: list[Path]) -> list[Path]:
             raise FedcoverError(
                 f"{text} stands among the files, and no file has that name",
                 allowed="site files: " + ", ".join(SUFFIXES),
-                fix="Repeat the option for every level: --alpha 0.1 --alpha 0.2 (bounds takes one)",
+                fix="Put commas and no spaces between levels: --alpha 0.1,0.2 (bounds takes one)",
             )
         else:
             paths.append(path)
@@ -174,8 +174,9 @@ def check_outputs(places: dict[str, Path | None], read: list[Path]) -> None:
             continue
         output_file(path)
         if path.suffix.lower() != ending:
+            found = f"ends in {path.suffix!r}" if path.suffix else "has no ending"
             raise FileError(
-                f"{path} ends in {path.suffix!r}",
+                f"{path} {found}, and it is to be written",
                 allowed=ending,
                 fix=f"Call it {path.stem}{ending}",
             )

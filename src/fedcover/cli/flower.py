@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedcover.cli.common import out
+from fedcover.cli.parser import FOUND, Command
 from fedcover.errors import FedcoverError
 
 flower_app = typer.Typer(
@@ -18,14 +19,17 @@ flower_app = typer.Typer(
 )
 
 
-@flower_app.command()
+@flower_app.command(cls=Command)
 def init(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")],
     sites: Annotated[
         str, typer.Option(help="Names of the sites, with commas.")
     ] = "mercy,stjohn,lakeside",
 ) -> None:
-    """Write a Flower app, a configuration for each site, and a script that makes test keys."""
+    """Write a Flower app, a configuration for each site, and a script that makes test keys.
+
+    Example: fedcover flower init my-federation --sites mercy,stjohn,lakeside
+    """
     from fedcover.engines.flower.scaffold import write_folder
 
     written = write_folder(folder, [name.strip() for name in sites.split(",")])
@@ -39,7 +43,7 @@ def init(
     )
 
 
-@flower_app.command()
+@flower_app.command(cls=Command)
 def doctor(
     app: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The Flower app: its settings are checked.")
@@ -67,7 +71,12 @@ def doctor(
         str | None, typer.Option(metavar="HOST:PORT", help="Where the sites look for the server.")
     ] = None,
 ) -> None:
-    """Check a set-up before anything is sent: versions, TLS, keys, data, budget, settings."""
+    """Check a set-up before anything is sent: versions, TLS, keys, data, budget, settings.
+
+    Exit code 3 if something is to be put right.
+
+    Example: fedcover flower doctor --app my-federation
+    """
     from fedcover.engines.flower.doctor import examination
 
     if certificate is None and certificate_key is not None:
@@ -93,5 +102,5 @@ def doctor(
     wrong = sum(not line.good for line in findings.lines)
     if wrong:
         out.print(Text(f"{wrong} thing{'s' * (wrong > 1)} to put right before a run."))
-        raise typer.Exit(1)
+        raise typer.Exit(FOUND)
     out.print("Nothing stands in the way.")

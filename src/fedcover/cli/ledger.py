@@ -13,6 +13,7 @@ from rich.text import Text
 from fedcover._io.facts import digest
 from fedcover._io.writing import replacing
 from fedcover.cli.common import out
+from fedcover.cli.parser import Command
 from fedcover.errors import FedcoverError
 from fedcover.privacy.ledger import Ledger
 from fedcover.privacy.ledger_entries import Budget, Entry, LedgerState
@@ -27,9 +28,12 @@ ledger_app = typer.Typer(
 )
 
 
-@ledger_app.command()
+@ledger_app.command(cls=Command)
 def show(path: LedgerPath) -> None:
-    """Every answer and every change of the budget, with ε so far."""
+    """Every answer and every change of the budget, with ε so far.
+
+    Example: fedcover ledger show mercy.ledger
+    """
     state = Ledger(path).state()
     shown = Table(title=f"{path.name}: ε = {state.spent:.4f} of {state.budget.epsilon:g} spent")
     for heading in ("when", "query", "what was released", "ε so far", "remaining"):
@@ -46,7 +50,7 @@ def show(path: LedgerPath) -> None:
     out.print("ε composes and does not add: small answers fit in greater number than it seems.")
 
 
-@ledger_app.command()
+@ledger_app.command(cls=Command)
 def set_budget(
     path: LedgerPath,
     epsilon: Annotated[float | None, typer.Option(help="ε of all answers together.")] = None,
@@ -59,7 +63,10 @@ def set_budget(
         str | None, typer.Option(help="With --create: replace (the default) or add-remove.")
     ] = None,
 ) -> None:
-    """Raise or lower the budget, or make a new ledger with --create."""
+    """Raise or lower the budget, or make a new ledger with --create.
+
+    Example: fedcover ledger set-budget mercy.ledger --epsilon 2 --delta 1e-5 --create
+    """
     if create:
         if epsilon is None or delta is None:
             raise FedcoverError(
@@ -80,12 +87,15 @@ def set_budget(
     out.print(Text(state.describe()))
 
 
-@ledger_app.command()
+@ledger_app.command(cls=Command)
 def export(
     path: LedgerPath,
     out_file: Annotated[Path, typer.Option("--out", help="The .json to write.")],
 ) -> None:
-    """A statement for the data-protection officer, with every entry and its hash; no replies."""
+    """A statement for the data-protection officer, with every entry and its hash; no replies.
+
+    Example: fedcover ledger export mercy.ledger --out statement.json
+    """
     state = Ledger(path).state()
     with replacing(out_file) as file:
         file.write(json.dumps(_report(state), indent=1, ensure_ascii=False))
