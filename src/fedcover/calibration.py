@@ -175,7 +175,7 @@ class Calibration(Result):
         used = self._score(score)
         what = "probs" if logits is None else "logits"
         p = self._batch(probs if logits is None else logits, what)
-        if not len(p):
+        if p.ndim == 2 and not len(p):
             mask = np.empty((len(self.alpha), *p.shape), dtype=bool)
             return PredictionSets(mask, self.alpha, self.label_names)
         p = checks.probabilities(p if logits is None else softmax(p, self.temperature))
@@ -231,7 +231,7 @@ class Calibration(Result):
 
     def _ready(self, values: ArrayLike, what: str) -> Floats:
         v = self._batch(values, what)
-        if len(v):
+        if v.ndim != 2 or len(v):
             v = checks.matrix(v, what)
         return checks.unit_scores(v.ravel(), what).reshape(v.shape)
 

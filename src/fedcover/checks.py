@@ -67,7 +67,7 @@ def _meant(given: Any, level: float) -> str:
     rule = "alpha is the error rate: 0.1 asks for 90 %"
     if isinstance(given, str):
         return f"Give a number, without quotation marks; {rule}"
-    if 1 < level < 100:
+    if 2 <= level < 100:
         percent = level if level <= 50 else 100 - level
         return f"Give a share and no percentage: alpha={percent / 100:g}; {rule}"
     return rule

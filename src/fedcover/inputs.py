@@ -169,10 +169,16 @@ def _numbers(values: NDArray[Any], given: Any, what: str) -> NDArray[np.float64]
             if columns
             else "Take it out, or turn it into a number",
         )
-    none = np.array([[not isinstance(v, numbers.Real)] for v in values.flat], dtype=bool)
-    out = values.copy()
-    out[none.reshape(values.shape)] = math.nan
-    return out.astype(np.float64)
+    flat = [_float(item) for item in values.ravel().tolist()]
+    return np.array(flat, dtype=np.float64).reshape(values.shape)
+
+
+def _float(item: Any) -> float:
+    """A number as floating point: missing ones are NaN, and those beyond all others infinite."""
+    try:
+        return float(item) if isinstance(item, numbers.Real) else math.nan
+    except OverflowError:
+        return math.copysign(math.inf, 1 if item > 0 else -1)
 
 
 def _plain(

@@ -79,6 +79,8 @@ def probabilities(probs: ArrayLike, what: str = "probs") -> Floats:
 def _rounding(row: Floats) -> float:
     """How far from 1 the sum of a row may be that was rounded to the decimals seen in it."""
     row = row.astype(np.float64)
+    if not np.abs(row).max() < 2:  # no probabilities at all
+        return LOST_DIGITS
     exact = 1e-9 + 4 * float(np.finfo(np.float32).eps)  # decimals in single precision
     for decimals in range(1, 7):
         if np.abs(row - np.round(row, decimals)).max() <= exact:

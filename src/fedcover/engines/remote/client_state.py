@@ -17,7 +17,7 @@ from typing import Any
 
 from fedcover._io.facts import digest, from_json, to_json
 from fedcover._io.writing import part_of
-from fedcover.errors import FileError
+from fedcover.errors import FileError, needs_posix
 
 MOST_LOG = 1 << 20
 """Bytes of a log, after which a new one is begun; the one before it is kept."""
@@ -44,8 +44,10 @@ class ClientState:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """One envelope at a time: a resent one may arrive while the first is being answered."""
-        import fcntl
-
+        try:
+            import fcntl
+        except ImportError:
+            raise needs_posix("a site that answers over a network", self.folder) from None
         with open(self._handle("lock", os.O_TRUNC), "wb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             for part in self.folder.glob("*.part"):  # secrets of a process that was killed
