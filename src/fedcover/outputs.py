@@ -93,7 +93,8 @@ def _no_probabilities(p: Floats, row: int, what: str) -> FedcoverError:
     entries = p[row]
     if not np.isfinite(entries).all():
         return _not_finite(what, row)
-    total, low = float(entries.sum(dtype=np.float64)), float(entries.min())
+    with np.errstate(over="ignore"):
+        total, low = float(entries.sum(dtype=np.float64)), float(entries.min())
     if low < -TINY:
         found = f"{what} row {row} has the negative entry {low:.6g}"
     else:

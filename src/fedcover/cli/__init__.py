@@ -33,7 +33,6 @@ from fedcover.errors import BudgetError, FedcoverError, FedcoverWarning, FileErr
 app = typer.Typer(
     help="Prediction sets that keep their promise at every site of a federation.",
     no_args_is_help=True,
-    rich_markup_mode=None if out.limited else "rich",  # plain help where boxes cannot be drawn
     pretty_exceptions_enable=False,
 )
 for command in (

@@ -44,7 +44,9 @@ def bounds(
     ] = 1e-6,
     density: Annotated[
         tuple[float, float] | None,
-        typer.Option(help="Smallest and largest density of the scores, for Theorem 4.3."),
+        typer.Option(
+            metavar="LOW HIGH", help="Smallest and largest density of the scores, for Theorem 4.3."
+        ),
     ] = None,
     score: ScoreName = "aps",
     score_option: ScoreOption = None,

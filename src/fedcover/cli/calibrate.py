@@ -183,7 +183,7 @@ def _bytes(counts: Iterable[int]) -> str:
 
 def _file_name(target: str) -> str:
     name = re.sub(r"[^\w.-]+", "_", target).lstrip(".") or "target"
-    return f"{name}_" if RESERVED.fullmatch(name.partition(".")[0]) else name
+    return f"_{name}" if RESERVED.fullmatch(name.partition(".")[0]) else name
 
 
 def _different_files(targets: list[str]) -> None:

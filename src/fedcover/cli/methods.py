@@ -32,7 +32,8 @@ def methods(
     """
     rows = [row(entry) for entry in registry.entries(studies=True)]
     if markdown:
-        typer.echo("\n".join(_line(cells) for cells in (HEADINGS, ["---"] * len(HEADINGS), *rows)))
+        # Not typer.echo, which writes UTF-8 to a terminal that cannot read it.
+        print("\n".join(_line(cells) for cells in (HEADINGS, ["---"] * len(HEADINGS), *rows)))
         return
     shown = Table(show_lines=True)
     for heading in HEADINGS:

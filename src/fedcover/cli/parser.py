@@ -10,6 +10,7 @@ from typer.core import TyperCommand
 from typer.models import ParameterInfo
 
 from fedcover.checks import COVERAGES, SAME_AS_ALPHA
+from fedcover.cli.screen import for_help
 from fedcover.errors import FedcoverError
 
 BAD_INPUT, BAD_USAGE, FOUND, NO_BUDGET = 1, 2, 3, 4
@@ -29,10 +30,13 @@ class Command(TyperCommand):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         helps = _helps(self.callback)
+        self.help, self.short_help = for_help(self.help), for_help(self.short_help)
         for parameter in self.params:
             if isinstance(parameter, click.Argument):
-                parameter.help = helps.get(parameter.name or "")  # click 8.5 loses it
-            elif isinstance(parameter, click.Option) and parameter.metavar is None:
+                parameter.help = for_help(helps.get(parameter.name or ""))  # click 8.5 loses it
+            elif isinstance(parameter, click.Option):
+                parameter.help = for_help(parameter.help)
+            if isinstance(parameter, click.Option) and parameter.metavar is None:
                 kind = "FOLDER" if parameter.name == "out_dir" else TYPES.get(parameter.type.name)
                 flag = parameter.is_flag or parameter.name == "help"
                 parameter.metavar = "" if flag else kind

@@ -29,6 +29,13 @@ def in_words(text: str, encoding: str) -> str:
     return text.encode(encoding, HANDLER).decode(encoding)
 
 
+def for_help(text: str | None) -> str | None:
+    """A text of the help, as the terminal can show it."""
+    return (
+        text if text is None else in_words(text, getattr(sys.stdout, "encoding", None) or "utf-8")
+    )
+
+
 def _replace(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
@@ -53,18 +60,9 @@ def prepare_streams() -> None:
 class Screen(Console):
     """A console that puts words for symbols before it lays a table out, so that lines stay even."""
 
-    @property
-    def limited(self) -> bool:
-        """Whether there are symbols that this screen cannot show."""
-        try:
-            "αε≥✓".encode(self.encoding)
-        except (UnicodeEncodeError, LookupError):
-            return True
-        return False
-
     def print(self, *objects: Any, **options: Any) -> None:
         """As rich prints, in words where that is needed."""
-        if self.limited:
+        if not self.encoding.startswith("utf"):
             objects = tuple(self._plain(thing) for thing in objects)
         super().print(*objects, **options)
 
@@ -73,7 +71,9 @@ class Screen(Console):
             return in_words(thing, self.encoding)
         if isinstance(thing, Text):
             parts = ((in_words(s.text, self.encoding), s.style or "") for s in thing.render(self))
-            return Text.assemble(*((text, style) for text, style in parts if text), end="")
+            plain = Text.assemble(*parts, style=thing.style, justify=thing.justify)
+            plain.no_wrap, plain.overflow = thing.no_wrap, thing.overflow
+            return plain
         if isinstance(thing, Panel):
             thing.renderable, thing.title = self._plain(thing.renderable), self._plain(thing.title)
         if isinstance(thing, Table):

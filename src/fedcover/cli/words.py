@@ -37,7 +37,7 @@ def at_the_command_line(text: str) -> str:
         options = found[2].replace("...", "…")
         return f"--option {options}" if options else f"--method {by_class[found[1]].name}"
 
-    text = re.sub(rf"\b(?:fedcover\.methods\.)?({classes})\(([\w=.]*)\)", method, text)
+    text = re.sub(rf"\b(?:method=)?(?:fedcover\.methods\.)?({classes})\(([\w=.]*)\)", method, text)
     own = "|".join(OPTIONS)
     text = re.sub(rf"(?<![\w-])({own})=('[^']*'|[\w.+-]*\w)", _option, text)
     text = re.sub(r"^label_counts(?= (?:is|sums))", "--counts", text)
