@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import sys
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import fedcover as fc
+from fedcover._io.facts import from_json, to_json
+from fedcover.members import Member
 from fedcover.results import html_table
 
 NAMES = ["flu", "cold", "covid", "none"]
@@ -37,6 +40,7 @@ def site(probs=P, labels=Y, **more):
 
 SITES = [site(), fc.Site.from_probabilities("stjohn", Q, Z, seed=0)]
 CAL = fc.calibrate(SITES)["mercy"]
+CALS = fc.calibrate(SITES, [0.05, 0.2], "local")
 SKETCH = fc.collect(SITES)
 
 
@@ -162,14 +166,16 @@ def test_numbers_that_count_from_1_are_labels(tmp_path):
     assert sketch.personalise(labels=Y + 1, alpha=0.1, name="mercy").n_records == len(Y)
 
 
-def test_a_csv_file_with_numbered_columns_has_numbered_classes(tmp_path):
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_csv_file_with_numbered_columns_has_numbered_classes(tmp_path, first):
     path = tmp_path / "site-mercy.csv"
-    rows = [",".join(map(str, [*row, label + 1])) for row, label in zip(P, Y, strict=True)]
-    path.write_text("\n".join(["1,2,3,4,label", *rows]))
+    rows = [",".join(map(str, [*row, label + first])) for row, label in zip(P, Y, strict=True)]
+    path.write_text("\n".join([",".join(str(first + k) for k in range(4)) + ",label", *rows]))
     cal = fc.calibrate([fc.Site.from_file(path, seed=0)])["mercy"]
-    assert cal.predict_set(P, seed=0).coverage(Y + 1) == CAL_LOCAL.predict_set(P, seed=0).coverage(
-        Y
-    )
+    assert cal.label_names == (None if first == 0 else (1, 2, 3, 4))
+    assert cal.predict_set(P, seed=0).coverage(Y + first) == CAL_LOCAL.predict_set(
+        P, seed=0
+    ).coverage(Y)
 
 
 @pytest.mark.parametrize("classes", [[3, 5, 9], ["b", "a", "c"], [0, 1, 2]])
@@ -187,6 +193,26 @@ def test_the_wrapper_gives_the_classes_of_its_estimator(classes):
     inside = [label in labels for label, labels in zip(y.tolist(), sets, strict=True)]
     assert sets.coverage(y) == np.mean(inside) > 0.8
     assert {type(label) for labels in sets for label in labels} == {type(classes[0])}
+
+
+def test_old_calibrations_of_the_wrapper_give_numbers_too():
+    """Version 0.1 wrote the classes 3, 5 and 9 as text."""
+    from sklearn.linear_model import LogisticRegression
+
+    from fedcover.sklearn import ConformalClassifier
+
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(90, 2)), np.repeat([3, 5, 9], 30)
+    model = ConformalClassifier(LogisticRegression().fit(x, y))
+    old = replace(fc.calibrate([model.site("a", x, y)])["a"], label_names=("3", "5", "9"))
+    sets = model.set_params(calibration=old).predict_set(x)
+    assert set().union(*sets) <= {3, 5, 9}
+    assert len(set().union(*sets)) > 1
+
+
+def test_a_site_with_numbered_classes_says_so_over_a_network():
+    made = Member.of(site(labels=Y + 1, label_names=range(1, 5)), with_records=True)
+    assert Member.from_facts(from_json(to_json(made.to_facts()).encode())) == made
 
 
 @pytest.mark.parametrize("one", [P[0], P[0].tolist(), P[:1]], ids=["vector", "list", "matrix"])
@@ -303,6 +329,8 @@ def test_notes_for_sites_without_class_names():
 def test_the_guarantee_says_which_level_it_speaks_of():
     assert "at alpha=0.2" in SKETCH.personalise(SITES[0], [0.05, 0.2]).guarantee
     assert "alpha=" not in SKETCH.personalise(SITES[0], 0.2).guarantee
+    for cal in (SKETCH.personalise(SITES[0], [0.05, 0.2], certify=0.9), CALS["stjohn"]):
+        assert "each α of 0.05, 0.2" in cal.guarantee
     own = SKETCH.personalise(SITES[0], [0.05, 0.2], local_scores=SITES[0].scores)
     assert "at alpha=0.2" in own.guarantee
 

@@ -133,11 +133,14 @@ def calibration_of(
     for alarm in alarms:
         warnings.warn(alarm, FedcoverWarning, stacklevel=3)
     limits = _nested(alphas, fit.positions)
+    levels = f", for each α of {', '.join(f'{a:g}' for a in alphas)}" if len(alphas) > 1 else ""
     if fit.certificate is None:
         promise = "; ".join(t for t in (fit.error, statement.effect if statement else "") if t)
-        promise = method.guarantee + (f"; {promise}" if promise else "")
+        promise = method.guarantee + levels + (f"; {promise}" if promise else "")
     else:
-        promise = f"at least 1-α with probability {fit.certificate.confidence:g} (certificate)"
+        promise = (
+            f"at least 1-α with probability {fit.certificate.confidence:g} (certificate){levels}"
+        )
     return Calibration(
         target=target,
         alpha=alphas,

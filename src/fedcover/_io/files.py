@@ -127,7 +127,10 @@ class RawOutputs:
             )
         labels = self.arrays.get("labels")
         if labels is not None:
-            labels = checks.labels(labels, c, what + "labels", n, own or label_names)
+            known = own or label_names
+            if known is None and self.tabular:  # a column of text, and classes numbered from 0
+                known = tuple(map(str, range(c)))
+            labels = checks.labels(labels, c, what + "labels", n, known)
         counts = self.arrays.get("label_counts")
         if counts is not None:
             counts = checks.counts(counts, c, what + "label_counts")
