@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -52,3 +53,17 @@ def test_every_word_lives_where_it_is_said_to():
         assert meaning, word
         for place in re.findall(r"`([^`]+)`", places):
             assert (PACKAGE / place).exists(), f"{word}: {place}"
+
+
+COMMANDS = PACKAGE / "cli"  # a file is called as its command
+ONE_FILE = PACKAGE / "engines/flower/app"
+
+
+def test_the_docstring_of_a_package_maps_its_files():
+    packages = [path.parent for path in PACKAGE.rglob("__init__.py")]
+    for package in set(packages) - {PACKAGE, COMMANDS, ONE_FILE}:
+        text = (package / "__init__.py").read_text(encoding="utf-8")
+        words = set(re.findall(r"\w+", ast.get_docstring(ast.parse(text)) or ""))
+        inside = {path.stem for path in package.glob("*.py")} - {"__init__"}
+        inside |= {path.parent.name for path in package.glob("*/__init__.py")}
+        assert inside <= words, f"{package.name}: {inside - words}"

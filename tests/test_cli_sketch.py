@@ -231,20 +231,27 @@ def test_a_renewed_sketch_adds_what_was_spent(folder):
 # merge
 
 
-@pytest.mark.parametrize("privacy", [(), ("--epsilon", 20)])
-def test_joining_and_merging_give_one_sketch(folder, privacy):
-    def collected(*arguments):
-        done = run("collect", *arguments, *privacy, "--seed", 0)
-        assert done.exit_code == 0, done.output
+def collected(*arguments):
+    done = run("collect", *arguments, "--seed", 0)
+    assert done.exit_code == 0, done.output
 
-    collected(*SITES, "--out", "two.npz")
-    collected("site-late.npz", "--merge", "two.npz", "--out", "three.npz")
+
+def joined(*privacy):
+    """The sketch of two sites, which a third one has joined."""
+    collected(*SITES, "--out", "two.npz", *privacy)
+    collected("site-late.npz", "--merge", "two.npz", "--out", "three.npz", *privacy)
     three = fc.SketchResult.load("three.npz")
     assert three.sites == ("late", "mercy", "stjohn")
     assert three.table.layout == fc.SketchResult.load("two.npz").table.layout
-    if privacy:
-        assert three.privacy.epsilon == pytest.approx(20, rel=1e-3)
-        return
+    return three
+
+
+def test_joining_a_private_sketch_keeps_its_budget(folder):
+    assert joined("--epsilon", 20).privacy.epsilon == pytest.approx(20, rel=1e-3)
+
+
+def test_joining_and_merging_give_one_sketch(folder):
+    three = joined()
     collected("site-late.npz", "--out", "one.npz")
     done = run("merge", "two.npz", "one.npz", "--out", "all.npz")
     assert "Sketch of 3 sites" in said(done)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import ast
-import re
 import subprocess
 import sys
 import types
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -83,26 +79,3 @@ def test_version_is_that_of_the_distribution():
     from importlib.metadata import version
 
     assert fc.__version__ == version("fedcover")
-
-
-def private_names(tree: ast.Module) -> Iterator[str]:
-    """Underscored names that a test imports from the package or takes from what it imported."""
-    ours = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fedcover"):
-            ours |= {alias.asname or alias.name for alias in node.names}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            name = node.attr if node.value.id in ours | {"fc"} else ""
-            yield from re.findall(r"^_[a-zA-Z].*", name)
-    yield from (name for name in ours if re.match("_[a-zA-Z]", name))
-
-
-def test_tests_use_no_private_name_of_the_package():
-    """Or they would hold the code still where no user can see a difference."""
-    found = {
-        f"{path.name}: {name}"
-        for path in Path(__file__).parent.rglob("*.py")
-        for name in private_names(ast.parse(path.read_text(encoding="utf-8")))
-    }
-    assert found == set()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import stat
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -193,3 +195,34 @@ def test_one_seed_is_drawn_and_kept_whoever_asks_first(tmp_path):
     assert len(drawn) == 8
     assert len(set(drawn)) == 1
     assert ClientState(tmp_path / "elsewhere").score_seed() != drawn[0]
+
+
+PAST_THE_WRITER = {
+    "engines/flower/simulation.py: write_bytes",  # between processes of one user, gone with the run
+    "engines/remote/client_state.py: open",  # the log, which grows line by line
+}
+
+
+def written_directly(tree):
+    """Calls that write a file, but for those that fill a part of `part_of`."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+        name = node.func.attr if owner else getattr(node.func, "id", "")
+        if isinstance(owner, ast.Name) and owner.id == "part":
+            continue
+        modes = [a.value for a in node.args if isinstance(a, ast.Constant)]
+        for_writing = any(isinstance(m, str) and set(m) & set("wax") and len(m) < 4 for m in modes)
+        if name in ("write_text", "write_bytes", "tofile") or (name == "open" and for_writing):
+            yield name
+
+
+def test_all_files_of_the_package_are_written_here():
+    package = Path(fc.__file__).parent
+    found = {
+        f"{path.relative_to(package).as_posix()}: {name}"
+        for path in package.rglob("*.py")
+        for name in written_directly(ast.parse(path.read_text(encoding="utf-8")))
+    }
+    assert found == PAST_THE_WRITER

@@ -10,7 +10,6 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -205,8 +204,12 @@ class _Old(ModuleType):
         return value
 
 
-class _Finder(MetaPathFinder, Loader):
-    """Asked last of all, so it costs nothing until a path is not found elsewhere."""
+class _Finder:
+    """Asked last of all, so it costs nothing until a path is not found elsewhere.
+
+    A finder and a loader by what it can do: to derive it from `importlib.abc` would make
+    `import fedcover` slower by the modules that this one needs.
+    """
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -215,7 +218,8 @@ class _Finder(MetaPathFinder, Loader):
         if not fullname.startswith(_ROOT) or old not in MOVED.keys() | PACKAGES:
             return None
         # A package without places to look in: the new one's files are not to be loaded twice.
-        return ModuleSpec(fullname, self, is_package=old in PACKAGES)
+        loader: Any = self
+        return ModuleSpec(fullname, loader, is_package=old in PACKAGES)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return _Old(spec.name)

@@ -134,7 +134,7 @@ def _bound(many: Any, n_many: int, few: Any, n_few: int, delta: float, miss: flo
 
 
 def watched(method: Method, task: Task, sites: list[Site]) -> tuple[Published, list[Asked]]:
-    """Both halves of a protocol to the end: what is published, and all queries sent."""
+    """Both halves of a method to the end: what is published, and all queries sent."""
     by_name, sent = {s.name: s for s in sites}, list[Asked]()
 
     def ask(number: int, queries: Asked) -> Round:

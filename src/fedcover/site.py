@@ -241,7 +241,7 @@ class Site:
     def sorted_records(self, size: int | None = None, seed: int = 0) -> tuple[Ints, Ints]:
         """Positions in increasing order with their labels; of a random subset if `size` is smaller.
 
-        This is what protocols read. The sort is kept, so that a query answered twice costs
+        This is what methods read. The sort is kept, so that a query answered twice costs
         it once; a smaller subset is the multinomial subsample N̄^i ∧ N^i of Theorem 2.2.
         """
         key = (None, 0) if size is None or size >= len(self) else (size, seed)

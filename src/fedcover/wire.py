@@ -214,7 +214,7 @@ def _array(name: str, value: Any) -> list[bytes]:
 
 
 def _unsendable(given: str, allowed: str) -> FedcoverError:
-    return FedcoverError(given, allowed=allowed, fix="Change what the protocol puts into messages")
+    return FedcoverError(given, allowed=allowed, fix="Change what the method puts into messages")
 
 
 def _unreadable(why: str) -> FedcoverError:

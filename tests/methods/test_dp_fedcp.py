@@ -275,7 +275,13 @@ def test_thresholds_under_a_budget_have_the_law_of_the_sketch():
 
 
 def test_noise_does_not_follow_the_seed():
-    first, second = (fc.calibrate(budget_sites(), seed=0, privacy=BUDGET)["b"] for _ in range(2))
+    """Two runs often share one threshold, which is the middle of a bin (one pair in 360), but not
+    57 of them: of 11,175 pairs none shared more than 11.
+    """
+    levels = np.arange(1, 20) / 20
+    first, second = (
+        fc.calibrate(budget_sites(), levels, seed=0, privacy=BUDGET)["b"] for _ in range(2)
+    )
     assert not np.array_equal(first.thresholds, second.thresholds)
 
 

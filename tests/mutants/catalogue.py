@@ -464,7 +464,7 @@ _SECURE_SUM = [
     Mutant(
         "no-signature-is-verified",
         "every signature is good",
-        SUMS + "identity.py",
+        "src/fedcover/identity.py",
         "    except InvalidSignature:\n        return False\n",
         "    except InvalidSignature:\n        return True\n",
         tests=("tests/securesum/test_identity.py",),

@@ -118,24 +118,39 @@ def test_no_method_that_sends_raw_scores_is_usual():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("entry", OVER_A_NETWORK, ids=lambda entry: entry.name)
-def test_what_the_list_says_of_budgets_is_what_methods_do(tmp_path, entry):
+KEEPS_A_BUDGET = {
+    "sketch": lambda engine: fc.collect(privacy=BUDGETED, engine=engine),
+    "local": lambda engine: calibrated(fc.methods.Local(), engine),
+}
+BUDGETED = fc.Privacy(8.0, 1e-5)
+
+
+def calibrated(method, engine):
+    return fc.calibrate(None, 0.1, method, privacy=BUDGETED, engine=engine)
+
+
+def test_dp_fedcp_under_a_budget_is_the_sketch_and_says_so(tmp_path):
+    net = Net(tmp_path, policy=SitePolicy(("dp-fedcp",)))
+    with pytest.raises(fc.FedcoverError, match="as which DP-FedCP runs under a budget"):
+        calibrated(fc.methods.DPFedCP(), coordinator(net))
+    assert net.heard == []
+    assert {e.name for e in ENTRIES if e.private} == {"dp-fedcp", *KEEPS_A_BUDGET}
+
+
+@pytest.mark.parametrize(
+    "entry", [e for e in OVER_A_NETWORK if not e.private], ids=lambda entry: entry.name
+)
+def test_what_keeps_no_budget_refuses_one(tmp_path, entry):
     net = Net(tmp_path, made(sizes=[400] * 4), policy=SitePolicy((entry.name,)))
-    budget, engine = fc.Privacy(8.0, 1e-5), coordinator(net)
-    if not entry.private:
-        with pytest.raises(fc.FedcoverError, match="privacy with method"):
-            fc.calibrate(None, 0.1, entry.method(), privacy=budget, engine=engine)
-        assert not net.asked("ask")
-        return
-    if entry.name == "local":
-        fc.calibrate(None, 0.1, entry.method(), privacy=budget, engine=engine)
-    elif entry.name == "sketch":
-        fc.collect(privacy=budget, engine=engine)
-    else:
-        with pytest.raises(fc.FedcoverError, match="as which DP-FedCP runs under a budget"):
-            fc.calibrate(None, 0.1, entry.method(), privacy=budget, engine=engine)
-        assert net.heard == []
-        return
+    with pytest.raises(fc.FedcoverError, match="privacy with method"):
+        calibrated(entry.method(), coordinator(net))
+    assert not net.asked("ask")
+
+
+@pytest.mark.parametrize("name", KEEPS_A_BUDGET)
+def test_what_keeps_a_budget_stays_within(tmp_path, name):
+    net = Net(tmp_path, made(sizes=[400] * 4), policy=SitePolicy((name,)))
+    KEEPS_A_BUDGET[name](coordinator(net))
     for site in net.sites.values():
         own = fc.Calibration.load(net.folder / f"{site.name}.json")
-        assert own.privacy.epsilon <= budget.epsilon
+        assert own.privacy.epsilon <= BUDGETED.epsilon

@@ -32,12 +32,12 @@ def test_a_retry_does_not_look_at_the_data_again():
     assert wire.encode(sites.answer("s1", query)) == wire.encode(first)
 
 
-@pytest.mark.parametrize("done", range(6))
-@pytest.mark.parametrize("asked", STAGES[1:])
+NOT_DUE = [(n, one) for n in range(6) for one in STAGES[1:] if (*STAGES, "")[n] != one]
+
+
+@pytest.mark.parametrize(("done", "asked"), NOT_DUE)
 def test_only_the_stage_that_is_due_is_answered(done, asked):
     """All other stages are refused: earlier ones, later ones, and any before or after the run."""
-    if done < 5 and STAGES[done] == asked:
-        return
     sites, other = Federation(4), Federation(4)
     while sites.result is None and STAGES.index(sites.stage) < done:
         sites.step()

@@ -5,6 +5,11 @@ Under Label Shift". Formulas are implemented as printed (η* with the 14 of the 
 of the main text); where a proof does not support one, its docstring says so. N is the number of
 calibration records of all sites, N^i that of site i, P* the target's label distribution,
 P_cal = Σ_i (N^i/N) P^i the mixture, ŵ_y the likelihood ratio of y.
+
+coverage.py        how far the coverage can be off: Theorems 2.1, 2.2, 2.4, Lemma 2.3, equation 11
+optimisation.py    how far the optimiser is: Theorems 3.1, 4.1, 4.3, Corollary 4.2
+privacy_claim.py   Theorem 4.4 as claimed
+federation.py      all of it for one federation
 """
 
 from fedcover.bounds.coverage import (

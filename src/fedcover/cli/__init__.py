@@ -1,4 +1,4 @@
-"""The command line, one file per command."""
+"""The command line, one file per command; `common` and `files` are what they share."""
 
 from __future__ import annotations
 

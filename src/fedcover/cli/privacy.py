@@ -13,6 +13,7 @@ import fedcover as fc
 from fedcover import checks
 from fedcover.cli.common import out
 from fedcover.errors import FedcoverError
+from fedcover.methods.sketch.plan import unknown_shares
 from fedcover.privacy import accounting
 from fedcover.privacy.events import GaussianRelease
 from fedcover.privacy.statement import RELATIONS, VIEWS
@@ -123,13 +124,13 @@ def _private(epsilon: float, delta: float, n_sites: int) -> None:
                     continue
                 # In records that one unit moves; in a secure sum all but one share are unknown.
                 spread = event.noise_multiplier * (2**0.5 if relation == "replace" else 1)
-                known = n_sites / max(1, n_sites - 1) if view == "secure-sum" else n_sites
+                shares = n_sites / unknown_shares(asked, n_sites)
                 shown.add_row(
                     relation,
                     view,
                     event.what,
                     f"{event.noise_multiplier:.3f}",
-                    f"{spread * math.sqrt(known):.1f}",
+                    f"{spread * math.sqrt(shares):.1f}",
                     number(accounting.epsilon([event], delta)),
                 )
             together = number(accounting.epsilon(stated.events, delta))

@@ -1,4 +1,4 @@
-"""What carries the messages of a protocol.
+"""What carries the messages of a method: base and inprocess, remote, and flower on top of it.
 
 InProcess            all sites in this program
 FlowerSimulation     all sites on this machine, as virtual clients; with the extra `flower`

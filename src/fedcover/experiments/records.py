@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcover._io.facts import from_json
 from fedcover._io.writing import part_of
 from fedcover.errors import FedcoverError, FileError
 from fedcover.experiments.study import Row
@@ -102,7 +103,7 @@ def load(path: Path) -> Results:
     parquet, arrow = pyarrow_modules()
     try:
         table = parquet.read_table(path)
-        metadata = json.loads((table.schema.metadata or {})[KEY])
+        metadata = from_json((table.schema.metadata or {})[KEY])
     except (OSError, KeyError, ValueError, arrow.ArrowException):
         raise FileError(
             f"{path} is not a results table of fedcover",

@@ -8,8 +8,6 @@ complete, so an interrupted run goes on where it was.
 from __future__ import annotations
 
 import gc
-import hashlib
-import json
 import os
 import shutil
 import warnings
@@ -21,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedcover import checks
+from fedcover._io.facts import digest, to_json
 from fedcover.errors import FedcoverError, FedcoverWarning
 from fedcover.experiments import records
 from fedcover.experiments.records import Results
@@ -74,7 +73,7 @@ def run(
     checks.whole(repetitions, "repetitions", 1)
     records.pyarrow_modules()  # a missing extra is said before anything is computed
     metadata = _metadata(study, repetitions, seed)
-    mark = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode()).hexdigest()[:12]
+    mark = digest(to_json(metadata))[:12]
     path = folder / f"{study.name}.parquet"
     parts = folder / f"{study.name}-{mark}.parts"
     if path.exists():

@@ -2,10 +2,11 @@
 
 weights.py    likelihood ratios ŵ_y from counts (eq. 7 and 10), mixtures, effective size, and the
               exact weights of Theorem 2.1 in closed form
-estimate.py   a target's label distribution from unlabelled predictions, and groups of similar sites
-em.py         the first of its two ways, with its doubts: the likeliest mix
+estimate.py   a target's label distribution from unlabelled predictions, by EM or by the confusion
+              matrix, without an error; groups of similar sites
+mix.py        the same by the better founded of the two, with the error of the estimate
+em.py         the first of these two, with its doubts: the likeliest mix
 bbse.py       the second with its errors: from predictions and a measured confusion matrix
-mix.py        the better founded of the two, with the error of the estimate
 """
 
 from fedcover.labelshift.estimate import confusion, from_unlabelled, group_sites

@@ -1,4 +1,4 @@
-"""What a protocol is: a server half that asks, a site half that answers, and no sockets in between.
+"""What a method is: a server half that asks, a site half that answers, and no sockets in between.
 
 The server half is a generator. It yields a round, ``{site name: query}``, and receives
 ``{site name: reply}``; it returns what the server publishes. The site half is a pure function of
@@ -39,7 +39,7 @@ Parts = Mapping[str, NDArray[Any]]
 class SumRound:
     """A round of which the server needs nothing but the sum over the sites, in whole numbers.
 
-    The protocol does not say how the sum is made: an engine adds the replies up, or has the sites
+    The method does not say how the sum is made: an engine adds the replies up, or has the sites
     mask them so that only the sum can be read. It comes back under the name "sum", and with it the
     array "present": which of the task's sites, by number, are in it.
 

@@ -1,4 +1,4 @@
-"""What was released, as frozen facts. Protocols emit events; only `accounting` turns them into ε.
+"""What was released, as frozen facts. Methods emit events; only `accounting` turns them into ε.
 
 An event speaks for one unit of privacy (a record, or a whole site) under one neighbouring relation,
 as one party sees it. The same run has other events in another view.
@@ -17,7 +17,7 @@ class GaussianRelease:
     """`count` vectors, each with Gaussian noise of standard deviation `sigma` per entry.
 
     Discrete Gaussian noise on integers is accounted for as continuous. The two differ by O(1/σ²) in
-    integer units (σ = .85: ε 8.15 for 8; σ = 5.3: 1.000 for 1), so protocols scale their integers
+    integer units (σ = .85: ε 8.15 for 8; σ = 5.3: 1.000 for 1), so methods scale their integers
     until σ is 50 or more; `distributed.NoiseShares.true_epsilon` computes the exact value.
 
     Attributes

@@ -120,7 +120,7 @@ def checked_event(event: Event) -> Event:
         raise FedcoverError(
             f"an event is of type {type(event).__name__}",
             allowed=" or ".join(kind.__name__ for kind in get_args(Event)),
-            fix="Give the events that the protocol emits for this reply",
+            fix="Give the events that the method emits for this reply",
         )
     checked: Event = made_of(Event, facts_of(event, Event))
     return checked

@@ -1,6 +1,6 @@
 """Rounds that are done, on the server's disk, so that an interrupted run goes on where it was.
 
-The server half of a protocol is deterministic: fed with the same replies it asks the same queries.
+The server half of a method is deterministic: fed with the same replies it asks the same queries.
 So the replies are all that has to be kept; after a restart they are played back. Of a secure sum
 the sum is kept, which is all that the server has seen.
 """

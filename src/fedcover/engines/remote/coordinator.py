@@ -1,7 +1,7 @@
 """The server on the network: an engine whose sites are elsewhere, whatever happens on the way.
 
     hello    who is there, with which classes, score and how many records
-    ask      a round of the protocol: all sites, resent to those that do not answer
+    ask      a round of the method: all sites, resent to those that do not answer
     sum      the same as a secure sum, which goes on with the sites that are left
     finish   what was published; every site makes its own calibration
 

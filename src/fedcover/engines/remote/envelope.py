@@ -34,7 +34,7 @@ class Envelope:
     Attributes
     ----------
     phase
-        "hello", "ask" (a query of a protocol), "sum" (a stage of a secure sum), "finish" (what was
+        "hello", "ask" (a query of a method), "sum" (a stage of a secure sum), "finish" (what was
         published), or, from a site, "refused".
     run
         Name of the run, chosen by the people who start it; a repeated run has the same.

@@ -1,4 +1,4 @@
-"""Letters out and replies in: how long to wait, whom to ask again, and what counts as a reply."""
+"""Envelopes out and replies in: how long to wait, whom to ask again, and what counts as a reply."""
 
 from __future__ import annotations
 

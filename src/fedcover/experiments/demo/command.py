@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedcover import checks
+from fedcover._io.writing import replacing, replacing_bytes
 from fedcover.errors import FedcoverError, FileError
 from fedcover.experiments import runner
 from fedcover.experiments.demo import data, text
@@ -87,17 +88,15 @@ def write_files(results: DemoResults, out: Path) -> None:
             ("site", results.split.calibration[s]),
             ("new", results.split.test[s]),
         ):
-            np.savez_compressed(
-                out / f"{kind}-{hospital.name}.npz",
-                probs=fed.probs[rows],
-                labels=fed.labels[rows],
-                label_names=names,
-            )
+            with replacing_bytes(out / f"{kind}-{hospital.name}.npz") as file:
+                np.savez_compressed(
+                    file, probs=fed.probs[rows], labels=fed.labels[rows], label_names=names
+                )
 
 
 def _results_csv(results: DemoResults, path: Path) -> None:
     """One row per repetition, site and method."""
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with replacing(path) as file:
         writer = csv.writer(file)
         writer.writerow(
             ["repetition", "site", "method", "n_calibration", "n_test", "coverage", "mean_size"]

@@ -21,6 +21,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Figure
 from matplotlib.lines import Line2D
 
+from fedcover._io.writing import replacing_bytes, write
+
 INK, MUTED, GRID, PAPER = "#1b1f24", "#5c6670", "#dde1e6", "#fefefe"
 BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#00795a"
 CSS_NAMES = {
@@ -202,6 +204,6 @@ def in_notebooks(figure: Figure) -> Figure:
 def save(figure: Figure, text: str, folder: Path, name: str) -> None:
     """Write name.svg, from the text that `svg` made, and name.png, both on a white ground."""
     ground = r'\1<rect width="100%" height="100%" fill="white"/>'
-    (folder / f"{name}.svg").write_text(re.sub(r"(<svg [^>]*>)", ground, text, count=1), "utf-8")
-    with matplotlib.rc_context(RC):
-        figure.savefig(folder / f"{name}.png", dpi=180, facecolor="white")
+    write(folder / f"{name}.svg", re.sub(r"(<svg [^>]*>)", ground, text, count=1))
+    with matplotlib.rc_context(RC), replacing_bytes(folder / f"{name}.png") as file:
+        figure.savefig(file, format="png", dpi=180, facecolor="white")
