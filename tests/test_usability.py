@@ -17,6 +17,7 @@ import pytest
 import fedcover as fc
 from fedcover._io.facts import from_json, to_json
 from fedcover.members import Member
+from fedcover.outputs import probabilities
 from fedcover.results import html_table
 
 NAMES = ["flu", "cold", "covid", "none"]
@@ -275,6 +276,8 @@ def test_rounded_probabilities_are_mended_with_a_note(decimals):
     assert np.abs(rounded.sum(axis=1) - 1).max() > 0.9 * 10.0**-decimals
     with pytest.warns(fc.FedcoverWarning, match="rows sum to 1 only within"):
         made = site(rounded, score=fc.scores.LAC())
+    with pytest.warns(fc.FedcoverWarning, match="divided by its sum"):
+        assert np.abs(probabilities(rounded).sum(axis=1) - 1).max() <= 1e-3
     exact = rounded / rounded.sum(axis=1, keepdims=True)
     off = np.abs(rounded.sum(axis=1) - 1) > 1e-3
     assert off.any()
