@@ -80,7 +80,10 @@ class Member:
             if len(checked_name(facts["name"], "name of a site")) > LONGEST_NAME:
                 return None
             listed = facts["label_names"]
-            if listed is not None and names(listed, n_classes, "label_names") != tuple(listed):
+            if listed is not None and (
+                names(listed, n_classes, "label_names") != tuple(listed)
+                or any(type(name) not in (str, int) for name in listed)
+            ):
                 return None
             if "records" in facts:
                 checks.whole(facts["records"], "records", 1, checks.MOST_RECORDS)

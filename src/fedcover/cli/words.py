@@ -7,8 +7,8 @@ import re
 from fedcover.methods import registry
 
 OPTIONS = (
-    "alpha", "certify", "confidence", "delta", "epsilon", "gamma", "previous", "relation",
-    "repetitions", "seed", "temperature", "unit", "view",
+    "alpha", "certify", "confidence", "conspirators", "delta", "epsilon", "gamma", "previous",
+    "relation", "repetitions", "seed", "temperature", "unit", "view",
 )  # fmt: skip
 """Options that have the same name in Python."""
 
