@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcover.errors import FedcoverError
-from fedcover.inputs import Ints, any_array, is_whole, listed
+from fedcover.inputs import LONGEST_NAME, Ints, any_array, is_plain, is_whole, listed, shown
 
 Names = tuple[str | int, ...]
 """Names of the classes: all text, or all whole numbers, as they were given."""
@@ -105,6 +105,14 @@ def names(
             allowed=f"{n_classes} different names",
             fix="Give one name per probability column, in their order",
         )
+    for name in found:
+        text = str(name)
+        if len(text) > LONGEST_NAME or not is_plain(text):
+            raise FedcoverError(
+                f"{what} has the name {shown(text)}",
+                allowed=f"at most {LONGEST_NAME} characters that can be seen",
+                fix="Rename the class: line breaks and marks that steer a screen stand in no name",
+            )
     return None if found == tuple(range(n_classes)) else found
 
 

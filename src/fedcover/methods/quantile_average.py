@@ -23,6 +23,7 @@ from fedcover.methods.base import (
     Task,
     ask_all,
 )
+from fedcover.methods.queries import read_floats
 from fedcover.methods.replies import read_positions, reply_of
 from fedcover.position import Positions, distances_at, positions, scores_at
 from fedcover.privacy.randomness import SYSTEM, Randomness
@@ -70,7 +71,7 @@ class QuantileAverage(ServerMethod):
 
     @classmethod
     def answer(cls, query: Message, site: Site, source: Randomness = SYSTEM) -> Message:
-        alphas = checks.alphas(query.arrays["alphas"].tolist())
+        alphas = checks.alphas(read_floats(query, "alphas", None).tolist())
         sample = WeightedSample(site.positions, np.ones(len(site)))
         quantile = conformal_positions(sample, alphas, np.ones(1))[:, 0]
         return Message("own-quantiles", {"quantiles": quantile}, {"size": len(site)})

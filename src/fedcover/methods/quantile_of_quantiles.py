@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from fedcover.errors import FedcoverError
 from fedcover.methods.base import Float64, Message, ServerHalf, ServerMethod, Task
 from fedcover.methods.quantile_average import common_fit, refuse_distributions
+from fedcover.methods.queries import read_wholes
 from fedcover.methods.replies import read_positions
 from fedcover.position import TOP
 from fedcover.privacy.randomness import SYSTEM, Randomness
@@ -84,14 +85,7 @@ class QuantileOfQuantiles(ServerMethod):
 
     @classmethod
     def answer(cls, query: Message, site: Site, source: Randomness = SYSTEM) -> Message:
-        ranks = query.arrays["ranks"]
-        whole = ranks.ndim == 1 and ranks.dtype.kind in "iu"
-        if not whole or not ((ranks >= 1) & (ranks <= len(site))).all():
-            raise FedcoverError(
-                f"a query asks for ranks that site {site.name!r} does not have",
-                allowed=f"whole numbers from 1 to {len(site)}",
-                fix="Server and site disagree on the number of records",
-            )
+        ranks = read_wholes(query, "ranks", None, least=1, most=len(site))
         return Message("ranked-scores", {"scores": np.sort(site.positions)[ranks - 1]})
 
 
