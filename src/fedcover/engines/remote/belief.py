@@ -79,11 +79,14 @@ class Known:
         if self.ledger is None:
             return replace(said, word=REPORTED)
         budget, events = self.ledger.budget, self.charged
+        # With a δ of the server's choice any ε is 0: the ledger's own is what the site can mean.
+        delta = min(agreed.delta, budget.delta)
         kind = {f.name: getattr(agreed, f.name) for f in fields(Privacy)}
         return PrivacyStatement(
             **kind
             | {
-                "epsilon": accounting.epsilon(merged(events), agreed.delta),
+                "epsilon": accounting.epsilon(merged(events), delta),
+                "delta": delta,
                 "unit": budget.unit,
                 "relation": budget.relation,
             },
@@ -102,7 +105,7 @@ class Known:
             mine, theirs = getattr(agreed, name), getattr(said, name)
             if name not in ("epsilon", "delta") and mine != theirs:
                 raise _refused(f"the statement of privacy has another {name} than was agreed to")
-        texts = (said.effect, said.home, *said.public)
+        texts = (said.effect, said.home, *said.public, *(event.what for event in said.events))
         if not all(text.isprintable() and len(text) <= LONGEST for text in texts):
             raise _refused("the statement of privacy has words that cannot be")
         if said.word != RUN or said.reported is not None:

@@ -223,9 +223,13 @@ class Client:
         message = _payload(envelope)
         signatures: tuple[Signature, ...] = ()
         if self.coordinator is not None:
-            signatures = (checked_signature(envelope, self.site.name, self.coordinator),)
+            latest = self.state.published()
+            one, when = checked_signature(envelope, self.site.name, self.coordinator, latest)
+            signatures = (one,)
         known = self._known(envelope.run, run_method, privacy)
         make = calibration_from(message, envelope.header, self.site, known)
+        if signatures:
+            self.state.keep_published(when)
         if self.out is not None:
             try:
                 calibration = replace(make(), signatures=signatures)
