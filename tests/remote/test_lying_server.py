@@ -291,6 +291,20 @@ def test_thresholds_that_grow_with_alpha(exact):
     assert refused(exact, "result", turned)
 
 
+@pytest.mark.parametrize("levels", [1001, 40_000])
+def test_more_levels_than_anybody_asks_for(private, levels):
+    # 40,000 took a site most of a minute with three labels, and disk for each of them.
+    assert refused(private, "query", alphas=list(np.linspace(1e-6, 0.999, levels)))
+
+
+def test_more_levels_than_sites_take_are_refused_before_a_run(tmp_path):
+    net = Net(tmp_path, made(sizes=SIZES))
+    many = coordinator(net, alpha=np.linspace(0.001, 0.999, 1001))
+    with pytest.raises(fc.FedcoverError, match="levels"):
+        fc.collect(None, SKETCH, SERVER_VIEW, many)
+    assert set(net.answers().values()) == {0}
+
+
 def test_a_coverage_that_is_off_by_more_than_all(exact):
     wide = lambda fit: replace(fit, coverage_error=np.array([0.1, 1.1]))  # noqa: E731
     assert refused(exact, "result", wide)
@@ -412,14 +426,18 @@ def test_an_older_result_that_was_signed_as_well(signed):
     assert Envelope.of_bytes(signed.transport.node(0).handle(hello.to_bytes())).phase == "hello"
     assert replay_of(signed, "november") == "signature"
     assert fc.Calibration.load(path).alpha == (0.05, 0.2)
-    assert replay_of(signed, "december") is None  # the latest may be lost on the way, and comes again
+    assert (
+        replay_of(signed, "december") is None
+    )  # the latest may be lost on the way, and comes again
     assert fc.Calibration.load(path).alpha == (0.05, 0.2)
 
 
 def replay_of(engine, run):
     """The last message of a run as it went to s0, once more; the code of a refusal."""
     sent = next(
-        e for n, e, _ in engine.transport.heard[::-1] if (n, e.phase, e.run) == ("s0", "finish", run)
+        e
+        for n, e, _ in engine.transport.heard[::-1]
+        if (n, e.phase, e.run) == ("s0", "finish", run)
     )
     return Envelope.of_bytes(engine.transport.node(0).handle(sent.to_bytes())).header.get("code")
 
