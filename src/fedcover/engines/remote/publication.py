@@ -1,8 +1,8 @@
 """What a coordinator signs of its last message, and how a site checks it.
 
 The signature is for one site of one run: the result of another run, or of another site, does not
-pass for it. It covers every fact of the header and every byte of the message. The time of signing is
-one of these facts, so that a site can tell an old result from the latest: both are signed.
+pass for it. It covers every fact of the header and every byte of the message. The time of signing
+is one of these facts, so that a site can tell an old result from the latest: both are signed.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _refused(why: str) -> Refusal:
         "signature",
         f"what was published {why}",
         allowed="results signed by the coordinator whose public key stands in `coordinator`",
-        fix="Have the run sign with `key`, or put its new public key into this site's file. Was the "
-        "coordinator's clock put back, then wait, or remove published.json from the folder for "
-        "state. If it is none of these, somebody else sent this",
+        fix="Have the run sign with `key`, or put its new public key into this site's file. Was "
+        "the coordinator's clock put back, then wait, or remove published.json from the folder "
+        "for state. If it is none of these, somebody else sent this",
     )

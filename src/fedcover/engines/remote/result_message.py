@@ -36,7 +36,7 @@ MOST_WORDS = 1 << 16
 """Bytes of what a method may say of a fit."""
 
 MOST_LEVELS, MOST_THRESHOLDS = 1000, 1 << 24
-"""Levels of one result, and levels times labels: a site works on each, and the server names them."""
+"""Levels of a result, and levels times labels: a site works on each, and a server names them."""
 
 
 @dataclass(frozen=True)
