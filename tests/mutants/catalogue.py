@@ -1066,6 +1066,22 @@ _LAST_MESSAGE = [
         tests=(LYING,),
     ),
     Mutant(
+        "sum-in-the-server-view",
+        "a share of the noise is charged in a run whose statement counts on all of it",
+        REMOTE + "policy.py",
+        "if announced is not None and not announced.secure_sum:",
+        "if False:",
+        tests=("tests/remote/test_conspirators.py",),
+    ),
+    Mutant(
+        "statement-in-another-view",
+        "a second hello moves a statement to a view that the sums were not charged for",
+        REMOTE + "belief.py",
+        "if self.summed and not",
+        "if False and not",
+        tests=(LYING,),
+    ),
+    Mutant(
         "levels-without-end",
         "a server names as many levels as it likes",
         REMOTE + "result_message.py",

@@ -28,6 +28,7 @@ from tests.remote.federation import (
     OPEN,
     SERVER_VIEW,
     SKETCH,
+    SUMS,
     Net,
     coordinator,
     identity,
@@ -185,6 +186,24 @@ def test_with_a_delta_of_the_servers_choice_own_records_keep_that_of_the_ledger(
     said = fc.Calibration.load(private.transport.folder / "s0.json").privacy
     assert said.reported.delta == 0.5
     assert (said.epsilon, said.delta) == (pytest.approx(2.0), 1e-5)
+
+
+@pytest.mark.parametrize("later", [SERVER_VIEW, replace(SUMS, conspirators=2)])
+def test_another_view_than_that_of_the_sums_is_not_stated(tmp_path, later):
+    """A second hello announced it, after the ledger was charged for shares of the noise."""
+    net = Signing(tmp_path, made(sizes=SIZES), budget=BUDGET)
+    engine = coordinator(net, alpha=(0.1, 0.2))
+    fc.collect(None, SKETCH, SUMS, engine)
+    assert tell(engine)
+    facts = {"method": "sketch", "privacy": later.to_facts()}
+    again = Envelope("hello", "november", 0, facts).to_bytes()
+    assert Envelope.of_bytes(net.node(0).handle(again)).phase == "hello"
+
+    def state(sketch):
+        kind = {"view": later.view, "conspirators": later.conspirators}
+        return replace(sketch, privacy=replace(sketch.privacy, **kind))
+
+    assert refused(engine, "result", state)
 
 
 def test_words_that_steer_a_screen_are_not_taken_into_a_statement(private):
