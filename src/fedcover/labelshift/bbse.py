@@ -1,10 +1,51 @@
-"""A label mix from how often each label is predicted, by a measured confusion matrix: BBSE."""
+"""A label mix from how often each label is predicted, by a measured confusion matrix: BBSE.
+
+`least_squares` is the plain estimate. `bbse` weighs labels by what is known of them, with its error.
+"""
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+from fedcover import checks
+from fedcover.errors import FedcoverError
 from fedcover.labelshift.em import Float64, Unlabelled, minimise, noise
+
+
+def checked_table(confusion: ArrayLike, n_classes: int, sd: float = 0.0) -> Float64:
+    """A confusion matrix as given: counts; with noise of deviation `sd`, any numbers."""
+    table = checks.as_float(checks.array(confusion, "confusion"), "confusion").astype(np.float64)
+    fits = np.isfinite(table) & (np.abs(table) <= checks.MOST_RECORDS)
+    if table.shape != (n_classes, n_classes) or not (fits & ((table >= 0) | (sd > 0))).all():
+        raise FedcoverError(
+            f"confusion has shape {table.shape}, or an entry that is not finite, too large, or "
+            "negative without noise",
+            allowed=f"a ({n_classes}, {n_classes}) table of counts, predicted × true",
+            fix="Make it with labelshift.confusion; guess_mix takes a noisy one with confusion_sd",
+        )
+    if table.sum() <= 0:
+        raise FedcoverError(
+            f"confusion sums to {table.sum():g}",
+            allowed="counts of labelled records, more than any noise hides",
+            fix="Add labelled records or privacy budget, or use EM without confusion",
+        )
+    return table
+
+
+def least_squares(p: NDArray[np.floating], table: Float64) -> Float64:
+    """Least squares over distributions: predicted shares = Σ_y P(predicted | y) P*(y)."""
+    from scipy.optimize import nnls
+
+    # P(predicted | y) of a label without records is unknown; it gets no share.
+    seen = table.sum(axis=0) > 0
+    conditional = table[:, seen] / table[:, seen].sum(axis=0)
+    predicted = np.bincount(p.argmax(axis=1), minlength=p.shape[1]) / len(p)
+    anchor = 1e3  # a heavy row keeps the solution's sum at 1
+    left = np.vstack([conditional, np.full(conditional.shape[1], anchor)])
+    solution = np.zeros(len(predicted))
+    solution[seen] = nnls(left, np.append(predicted, anchor))[0]
+    return solution / solution.sum()
 
 
 class Rates:

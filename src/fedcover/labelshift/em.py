@@ -1,13 +1,18 @@
-"""The likeliest label mix of unlabelled records, if probabilities are right: EM, and its doubts."""
+"""The likeliest label mix of unlabelled records, if probabilities are right: EM, and its doubts.
+
+`maximum_likelihood` is the plain estimate. `Unlabelled` has a weak prior at the source, tempers the
+probabilities, and says how well the mix is known.
+"""
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcover.errors import FedcoverError
+from fedcover.errors import FedcoverError, FedcoverWarning
 
 Float64 = NDArray[np.float64]
 
@@ -16,6 +21,57 @@ STEPS = 400
 
 SETTLED = 1e-7
 """Change of a share below which the splitting stops."""
+
+MOST_STEPS = 10_000
+"""Steps after which EM alone gives up, with a warning."""
+
+
+def _explaining(p: NDArray[np.floating], source: Float64) -> NDArray[np.bool_]:
+    """The labels that the source has; refused where they explain no record."""
+    seen: NDArray[np.bool_] = source > 0
+    if not (p[:, seen] > 0).any():
+        raise FedcoverError(
+            "every record has probability 0 for all labels of source",
+            allowed="predictions that the source's labels can explain",
+            fix="Check that probs and source number the classes alike",
+        )
+    return seen
+
+
+def _step(likelihood: Float64, q: Float64) -> Float64:
+    """One step of EM: the mean posterior under the present mix.
+
+    Each raises the likelihood, which is concave in q, so that the steps end at its maximum.
+    """
+    return q * ((1 / (likelihood @ q)) @ likelihood) / len(likelihood)
+
+
+def maximum_likelihood(p: NDArray[np.floating], source: Float64, tolerance: float) -> Float64:
+    """The likeliest mix by EM alone, until no share moves by more than the tolerance."""
+    seen = _explaining(p, source)
+    # Bayes: p(y|x)/s(y) ∝ P(x|y), all that label shift leaves unchanged at the target.
+    likelihood = p[:, seen].astype(np.float64) / source[seen]
+    # A factor per record cancels in every step, but could underflow. A record that no label can
+    # explain says nothing.
+    heard = likelihood.max(axis=1)
+    likelihood = likelihood[heard > 0] / heard[heard > 0, None]
+    q = source[seen] / source[seen].sum()
+    for _ in range(MOST_STEPS):
+        new = _step(likelihood, q)
+        moved = np.abs(new - q).max()
+        q = new / new.sum()
+        if moved <= tolerance:
+            break
+    else:
+        warnings.warn(
+            f"EM has not settled after {MOST_STEPS} steps (last change {moved:.1g}): the records "
+            "say little about some labels",
+            FedcoverWarning,
+            stacklevel=4,
+        )
+    out = np.zeros(len(source))
+    out[seen] = q
+    return out
 
 
 def minimise(form: Float64, pulls: Float64) -> Float64:
@@ -81,13 +137,7 @@ class Unlabelled:
 
     def __init__(self, p: NDArray[np.floating], source: Float64) -> None:
         self.source = source
-        self.seen = source > 0
-        if not (p[:, self.seen] > 0).any():
-            raise FedcoverError(
-                "every record has probability 0 for all labels of source",
-                allowed="predictions that the source's labels can explain",
-                fix="Check that probs and source number the classes alike",
-            )
+        self.seen = _explaining(p, source)
         keep = p[:, self.seen].max(axis=1) > 0
         self.predicted = p.argmax(axis=1)[keep]
         self.n = len(self.predicted)
@@ -121,7 +171,7 @@ class Unlabelled:
         # EM cannot leave the simplex or overshoot, but its last digits take thousands of steps;
         # Newton needs a good start, and a handful.
         for _ in range(20):
-            q = q * ((1 / (like @ q)) @ like) / self.n
+            q = _step(like, q)
             # A share of exactly 0 stays 0 for ever.
             q = np.maximum(q, 1e-9)
             q /= q.sum()
