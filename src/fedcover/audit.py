@@ -23,13 +23,13 @@ from fedcover import checks
 from fedcover.checks import Seed
 from fedcover.engines.base import Asked, drive, queries_of, sum_replies
 from fedcover.methods.base import Method, Published, Round, SumRound, Target, Task
+from fedcover.methods.dp_fedcp.algorithm1 import AlgorithmOne
 from fedcover.methods.dp_fedcp.method import DPFedCP
 from fedcover.methods.sketch.factor import coefficients
 from fedcover.methods.sketch.method import Sketch
 from fedcover.methods.sketch.table import SketchTable
 from fedcover.privacy import accounting
 from fedcover.privacy.statement import Privacy
-from fedcover.privacy.views import AlgorithmOne
 from fedcover.site import Site
 
 Float64 = NDArray[np.float64]

@@ -35,9 +35,9 @@ from fedcover.experiments.federations import (
 from fedcover.experiments.records import Results
 from fedcover.experiments.sections import mean_and_spread
 from fedcover.experiments.study import Agreement, Row
+from fedcover.methods.dp_fedcp.algorithm1 import imagenet_mixture
 from fedcover.privacy.randomness import SeededBytes
 from fedcover.privacy.statement import Privacy
-from fedcover.privacy.views import imagenet_mixture
 from fedcover.report.figures.charts import Line, lines, violins
 from fedcover.report.page import Section, Table, Text, responsive
 from fedcover.scores import APS

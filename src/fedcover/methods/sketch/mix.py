@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedcover import checks
 from fedcover.errors import FedcoverError
-from fedcover.labelshift.mix import guess_mix
+from fedcover.labelshift.estimate import guess_mix
 from fedcover.methods.sketch.table import SketchTable, label_totals
 
 Float64 = NDArray[np.float64]
