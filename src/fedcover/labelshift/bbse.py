@@ -1,6 +1,6 @@
 """A label mix from how often each label is predicted, by a measured confusion matrix: BBSE.
 
-`least_squares` is the plain estimate. `bbse` weighs labels by what is known of them, with its error.
+`least_squares` is the plain estimate; `bbse` weighs labels by what is known of them, with an error.
 """
 
 from __future__ import annotations
