@@ -191,7 +191,7 @@ def test_averages_look_only_further_down():
     assert wiring.windows(64) == (0, 4)
     rng = np.random.default_rng(8)
     sketch = fc.collect(sites(rng, ALIKE, 3), privacy=budget(2))
-    misses, variance = wiring.views(sketch.table)
+    misses, variance = wiring.views(sketch.table.misses, sketch.table.table_sd)
     bins = sketch.table.layout.bins
     assert misses.shape == (3, bins, 2)
     assert not misses[:, 0].any()

@@ -26,7 +26,6 @@ from fedcover.methods.base import Fit
 from fedcover.methods.sketch import factor
 from fedcover.methods.sketch.grid import upper_edges
 from fedcover.methods.sketch.personalise import Personal
-from fedcover.methods.sketch.table import SketchTable
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
@@ -62,7 +61,7 @@ def with_certificate(
     # Bin(n_y, g_y) of step 4 is per label: a row of several has no single miss rate g.
     if table.layout.groups is not None:
         raise shared_rows()
-    misses, variance = views(table)
+    misses, variance = views(table.misses, table.table_sd)
     if own is not None and not _pool_wins(personal, variance[-1], confidence, len(own)):
         # Where only noisy totals tell how large the pool is, what the pool stakes on them is lost.
         spent = TOTALS_SHARE if table.records is None and table.label_sd > 0 else 0.0
@@ -88,24 +87,31 @@ def windows(bins: int) -> tuple[int, ...]:
     return tuple(sorted({round(part * bins) for part in WINDOWS}))
 
 
-def views(table: SketchTable) -> tuple[Float64, Float64]:
+def views(sums: Float64, table_sd: float) -> tuple[Float64, Float64]:
     """Misses (V, E, C) and their noise (V, E, 1); row k is of edge k, above which are k bins.
 
     Noise is averaged away over edges further down, where misses are no fewer: no more is certified.
+
+    Parameters
+    ----------
+    sums
+        (C, B) raw sums of a table from the top, `SketchTable.misses`.
+    table_sd
+        The deviation of its noise.
     """
-    bins = table.layout.bins
+    rows, bins = sums.shape
     # Every further view costs a part of β; without noise there is nothing to average away.
-    ways = windows(bins) if table.table_sd else (0,)
-    misses = np.zeros((len(ways), bins, table.layout.rows))
+    ways = windows(bins) if table_sd else (0,)
+    misses = np.zeros((len(ways), bins, rows))
     variance = np.zeros((len(ways), bins, 1))
-    ahead = np.cumsum(np.pad(table.misses, ((0, 0), (1, 0))), axis=1)
+    ahead = np.cumsum(np.pad(sums, ((0, 0), (1, 0))), axis=1)
     # Row 0 is the score 1, above which there are no misses and so no noise. Row k + 1 starts with
     # the sum over the bins 0 … k, of which windows take the mean with later ones.
     first = np.arange(bins - 1)
     for view, window in enumerate(ways):
         last = np.minimum(first + window + 1, bins)
         misses[view, 1:] = ((ahead[:, last] - ahead[:, first]) / (last - first)).T
-        variance[view, 1:, 0] = (table.table_sd * factor.ahead_deviation(bins, window)[:-1]) ** 2
+        variance[view, 1:, 0] = (table_sd * factor.ahead_deviation(bins, window)[:-1]) ** 2
     return misses, variance
 
 
