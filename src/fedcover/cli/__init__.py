@@ -15,7 +15,6 @@ from fedcover.cli.bounds import bounds
 from fedcover.cli.calibrate import calibrate
 from fedcover.cli.collect import collect, merge
 from fedcover.cli.common import err, out
-from fedcover.cli.demo import demo
 from fedcover.cli.evaluate import evaluate
 from fedcover.cli.flower import flower_app
 from fedcover.cli.ledger import ledger_app
@@ -23,7 +22,7 @@ from fedcover.cli.methods import methods
 from fedcover.cli.personalise import personalise
 from fedcover.cli.predict import predict
 from fedcover.cli.privacy import privacy
-from fedcover.cli.reproduce import reproduce
+from fedcover.cli.reproduce import demo, reproduce
 from fedcover.errors import FedcoverError, FedcoverWarning, FileError
 
 app = typer.Typer(

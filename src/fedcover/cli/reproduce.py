@@ -1,4 +1,4 @@
-"""`fedcover reproduce`: the paper's experiments."""
+"""`fedcover reproduce`: the paper's experiments; and `fedcover demo`."""
 
 from __future__ import annotations
 
@@ -25,6 +25,20 @@ if TYPE_CHECKING:
 
 WIDE = 130
 """Columns of a terminal from which on the table of agreement is shown whole."""
+
+
+def demo(
+    out_dir: Annotated[Path, typer.Option("--out", help="Folder for the report.")] = Path(
+        "fedcover-demo"
+    ),
+    alpha: Annotated[float, typer.Option(help="Error rate α.")] = 0.1,
+    repetitions: Annotated[int, typer.Option(help="Random splits to average over.")] = 100,
+    seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
+) -> None:
+    """Five hospitals, real data, every method side by side: a table and an HTML report."""
+    from fedcover.experiments.demo.command import run
+
+    run(out_dir, alpha=alpha, repetitions=repetitions, seed=seed, console=out)
 
 
 def reproduce(

@@ -3,8 +3,8 @@
 - `study`: what an experiment is: its settings, and rows of one repetition
 - `runner`: repetitions over cores or Ray, resumable, the same for any number of workers
 - `records`: results as a parquet table with settings, versions and seeds
-- `agreement`: what the paper's figures show, read by eye, and our results beside it
-- `sections`: sections and pages of the report
+- `sections`: sections and pages of the report, and what the paper's figures show, read by eye, with
+  our results beside it
 - `federations`: the paper's federations, drawn anew for every repetition
 - `algorithm1`: Algorithm 1 as published, compiled, and the ε that its noise really has
 - `compare`: coverage of many methods on one draw

@@ -8,11 +8,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedcover.experiments.agreement import CIFAR10, claim, number, ordered, published
 from fedcover.experiments.compare import ALPHA, BUDGET, COMPETITORS, plain, rows_of
 from fedcover.experiments.federations import cifar10, cifar10_records, file_text
 from fedcover.experiments.records import Results
-from fedcover.experiments.sections import answered, coverage_by_score, method_table, within
+from fedcover.experiments.sections import (
+    CIFAR10,
+    answered,
+    claim,
+    coverage_by_score,
+    method_table,
+    number,
+    ordered,
+    published,
+    within,
+)
 from fedcover.experiments.study import Agreement, Row
 from fedcover.privacy.randomness import SeededBytes
 from fedcover.report.figures.charts import sideways, violins

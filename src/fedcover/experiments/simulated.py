@@ -8,11 +8,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedcover.experiments.agreement import SIMULATED, claim, number, published
 from fedcover.experiments.compare import ALPHA, BUDGET, COMPETITORS, plain, rows_of
 from fedcover.experiments.federations import Simulated
 from fedcover.experiments.records import Results
-from fedcover.experiments.sections import coverage_by_score, method_table
+from fedcover.experiments.sections import (
+    SIMULATED,
+    claim,
+    coverage_by_score,
+    method_table,
+    number,
+    published,
+)
 from fedcover.experiments.study import Agreement, Row
 from fedcover.privacy.randomness import SeededBytes
 from fedcover.report.figures.charts import Line, lines, points
