@@ -6,7 +6,6 @@ Where modules move, this file follows; what was written and what was computed st
 from __future__ import annotations
 
 import tomllib
-from dataclasses import asdict
 
 import numpy as np
 from cryptography.hazmat.primitives.serialization import (
@@ -137,7 +136,7 @@ def run_of(text):
         "method": repr(run.make_method()),
         "known_as": entry_of(run.make_method()).name,
         "alphas": list(run.alphas),
-        "privacy": None if run.privacy is None else asdict(run.privacy),
+        "privacy": None if run.privacy is None else run.privacy.to_facts(),
         "sites": run.sites,
         "fewest": [run.min_survivors(n) for n in (3, 4, 6)],
         "folder": run.folder.as_posix(),

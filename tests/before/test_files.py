@@ -8,6 +8,8 @@ import shutil
 import pytest
 
 import fedcover as fc
+from fedcover.securesum import SumSpec, crypto
+from fedcover.securesum.state import State
 from tests.before import cases, doors, facts
 from tests.before.cases import bits
 from tests.before.facts import FILES
@@ -161,13 +163,26 @@ def test_an_interrupted_secure_sum_goes_on_with_the_same_noise_and_charges_nothi
     assert summing.answers() == dict.fromkeys(summing.ledgers, 1)
 
 
-def test_a_site_goes_on_in_the_middle_of_a_secure_sum(summing):
-    """The stage that the server was killed in arrives now; the one before gets the same reply."""
-    masked = summing.node(0).handle((LETTERS / "sum-to-site-sum-masked.bin").read_bytes())
-    assert masked == (LETTERS / "sum-from-site-sum-masked.bin").read_bytes()
-    agree = summing.node(0).handle((LETTERS / "sum-to-site-sum-agree.bin").read_bytes())
-    assert doors.envelope(agree)[0] == "sum"
+@pytest.mark.parametrize("stage", ["keys", "shares", "masked", "agree", "unmask"])
+def test_a_secure_sum_of_version_0_1_does_not_go_on_in_the_middle(summing, stage):
+    """Nobody said then how many conspire. The run is repeated as a whole, as above."""
+    query = (LETTERS / f"sum-to-site-sum-{stage}.bin").read_bytes()
+    assert refusal(summing.node(0).handle(query)) == "version"
     assert summing.heads() == WANTED["sum"]["heads"]
+
+
+def test_runs_of_version_0_1_keep_their_names(summing):
+    """The names of all runs are read from a site's memory, and nothing else of it."""
+    data = (summing.folder / "s0" / "sums.bin").read_bytes()
+    state = State.of_bytes(data)
+    terms = doors.decoded(doors.decoded(data).arrays["terms"].tobytes())
+    name = terms.arrays["run"].tobytes().decode()
+    assert state == State(used=state.used)
+    assert crypto.digest("run", name) in state.used
+    spec = SumSpec(name, ("s0", "s1", "s2", "s3"), {"table": (1,)})
+    participant = summing.node(0).participant
+    with pytest.raises(fc.FedcoverError, match="was started here before"):
+        participant.answer(spec.to_message(), data, lambda spec: None)
 
 
 def test_a_secure_sum_does_not_go_on_among_other_sites(summing):

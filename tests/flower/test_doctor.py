@@ -145,7 +145,7 @@ def test_faults_of_a_site(folder, old, new, says, fix):
     ("threshold = 3", "threshold = 1", "threshold is 1", "raise the threshold"),
     ("threshold = 3", "threshold = 4", "threshold is 4", "from 1 to 3"),
     ("sites = 3", "sites = 2", "secure sum", "view='server'"),
-    ("sites = 3", "sites = 5", "the roster has 3 sites", "Add their lines"),
+    ("sites = 3", "sites = 4", "the roster has 3 sites", "Add their lines"),
     ("roster = \"keys/roster\"", "roster = \"\"", "no roster", "more noise"),
     ("roster = \"keys/roster\"", "roster = \"keys/ca.crt\"", "not a roster", "name before"),
     ("out = \"runs\"", "out = \"README.md/runs\"", "cannot be written", "another folder"),

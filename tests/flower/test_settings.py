@@ -58,7 +58,10 @@ def test_a_run_is_what_is_usual_unless_said():
     assert run.min_survivors(5) is None
     private = Run.of({"epsilon": 2})
     assert private.sums
-    assert [private.min_survivors(n) for n in (3, 4, 5, 6)] == [2, 3, 4, 4]
+    assert [private.min_survivors(n) for n in (3, 4, 5, 6)] == [3, 3, 4, 4]
+    trusting = Run.of({"epsilon": 2, "conspirators": 0})
+    assert [trusting.min_survivors(n) for n in (3, 4, 5, 6)] == [2, 3, 4, 4]
+    assert (trusting.privacy.conspirators, private.privacy.conspirators) == (0, 1)
     assert Run.of({"epsilon": 2.0, "threshold": 5}).min_survivors(6) == 5
     assert Run.of({"alpha": "0.05, 0.1"}).alphas == (0.05, 0.1)
     assert Run.of({"alpha": 0.2}).alphas == (0.2,)
@@ -68,6 +71,7 @@ def test_a_run_is_what_is_usual_unless_said():
     {"epsilo": 1.0}, {"sites": "three"}, {"sites": 0}, {"sites": True}, {"epsilon": "2"},
     {"method": "magic"}, {"seconds": 0}, {"resends": -1}, {"threshold": 1.5}, {"run": ""},
     {"run": "a/b"}, {"run": ".."}, {"run": "x" * 101}, {"seed": -1}, {"roster": 3},
+    {"conspirators": -1}, {"conspirators": 1.0},
 ])  # fmt: skip
 def test_a_setting_that_cannot_be_meant_is_refused(config):
     with pytest.raises(FedcoverError):
@@ -108,7 +112,8 @@ NODE = {"data": "site-harbour.npz", "state": "state"}
 @pytest.mark.parametrize("config", [
     {"exact": "false"}, {"exact": 1}, {"least-sum": "2"}, {"least-sum": 1}, {"methods": "magic"},
     {"exakt": True}, {"least_sum": 3}, {"ledger": ""}, {"key": 3}, {"seed": 1.5}, {"logits": "no"},
-    {"data": ""}, {"score-u": True}, {"temperature": "1"},
+    {"data": ""}, {"score-u": True}, {"temperature": "1"}, {"conspirators": -1},
+    {"conspirators": 1.0}, {"conspirators": None},
 ])  # fmt: skip
 def test_a_rule_that_cannot_be_meant_is_refused(config):
     """The text "false" is true in Python: a site must not answer exactly because of that."""
@@ -128,8 +133,8 @@ def test_a_node_is_what_is_usual_unless_said():
     assert policy == SitePolicy()
     assert SiteConfig.of(NODE).site_name == "harbour"
     assert SiteConfig.of(NODE | {"name": "haven"}).site_name == "haven"
-    told = NODE | {"methods": " sketch ,pooled,", "exact": True, "least-sum": 5}
-    assert read_policy(SiteConfig.of(told)) == SitePolicy(("sketch", "pooled"), True, 5)
+    told = {"methods": " sketch ,pooled,", "exact": True, "least-sum": 5, "conspirators": 2}
+    assert read_policy(SiteConfig.of(NODE | told)) == SitePolicy(("sketch", "pooled"), True, 5, 2)
 
 
 def test_randomised_scores_stay_the_same_from_letter_to_letter(tmp_path):

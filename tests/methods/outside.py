@@ -121,8 +121,8 @@ def _moved(privacy):
 
 
 def _unknown(privacy, n_sites):
-    """Shares of the noise that who looks cannot take off: a site knows its own."""
-    return max(1, n_sites - 1) if privacy.secure_sum else 1
+    """Shares of the noise that who looks cannot take off: not those of sites that conspire."""
+    return max(1, n_sites - privacy.conspirators) if privacy.secure_sum else 1
 
 
 LARGE = fc.methods.Entry("large-quantile", LargeQuantile, ("alone",))

@@ -198,7 +198,7 @@ def test_a_secure_sum_of_another_version_is_told_from_disagreement(net):
         if envelope.phase == "hello":
             return answer()
         query = envelope.payload
-        newer = Message(query.kind, query.arrays, {**query.numbers, "version": 2})
+        newer = Message(query.kind, query.arrays, {**query.numbers, "version": 3})
         lie = Envelope("sum", envelope.run, envelope.number, {}, newer)
         return with_facts(answer(lie.to_bytes()), of=digest(envelope.to_bytes()))
 

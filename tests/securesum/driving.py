@@ -51,11 +51,13 @@ class Federation:
     queries : of the present round, by site; stage : its stage; result : the sum, at the end.
     """
 
-    def __init__(self, count=4, threshold=None, shapes=None, run="november", query=None):
+    def __init__(
+        self, count=4, threshold=None, shapes=None, run="november", query=None, conspirators=1
+    ):
         self.names = tuple(f"s{k}" for k in range(count))
         self.roster = {name: identity_of(name).public_key() for name in self.names}
         shapes = shapes or {"x": (5,)}
-        self.spec = securesum.SumSpec(run, self.names, shapes, query, threshold)
+        self.spec = securesum.SumSpec(run, self.names, shapes, query, threshold, conspirators)
         self.states = dict.fromkeys(self.names)
         self.values = self.random_values()
         self.gone, self.result = set(), None

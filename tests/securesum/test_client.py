@@ -7,6 +7,7 @@ import pytest
 
 from fedcover import securesum, wire
 from fedcover.errors import FedcoverError
+from fedcover.securesum.spec import VERSION
 from fedcover.securesum.state import State
 from fedcover.wire import Message
 from tests.securesum.driving import STAGES, Federation, changed, identity_of
@@ -153,7 +154,7 @@ def test_a_state_that_cannot_be_read_is_refused(damage):
         "cut": good[:-1],
         "empty": b"",
         "message": wire.encode(sites.spec.to_message()),
-        "version": wire.encode(changed(state, version=2)),
+        "version": wire.encode(changed(state, version=VERSION + 1)),
         "noise": bytes(range(256)),
         "missing": wire.encode(changed(state, {"seed": None})),
     }[damage]
@@ -161,7 +162,7 @@ def test_a_state_that_cannot_be_read_is_refused(damage):
         sites.answer("s0", sites.queries["s0"])
 
 
-@pytest.mark.parametrize("version", [0, 2, 1.0, None])
+@pytest.mark.parametrize("version", [0, 1, VERSION + 1, float(VERSION), None])
 @pytest.mark.parametrize("stage", STAGES)
 def test_queries_of_another_version_are_refused_with_what_to_do(stage, version):
     sites = Federation(3)
@@ -176,7 +177,7 @@ def test_queries_of_another_version_are_refused_with_what_to_do(stage, version):
 def test_other_kinds_of_messages_are_refused(kind):
     sites = Federation(3)
     with pytest.raises(FedcoverError, match="of no stage"):
-        sites.answer("s0", Message(kind, {}, {"version": 1}))
+        sites.answer("s0", Message(kind, {}, {"version": VERSION}))
 
 
 @pytest.mark.parametrize(

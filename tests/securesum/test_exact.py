@@ -66,13 +66,15 @@ def test_a_run_that_ends_early_opens_nothing():
 @settings(max_examples=30)
 def test_exact_for_random_dropouts(data):
     count = data.draw(st.integers(3, 7), "sites")
-    threshold = data.draw(st.integers(count // 2 + 1, count), "threshold")
+    conspirators = data.draw(st.integers(0, count - 1), "conspirators")
+    least = (count + conspirators) // 2 + 1
+    threshold = data.draw(st.integers(least, count), "threshold")
     leave = data.draw(
         st.dictionaries(st.sampled_from(range(count)), st.sampled_from(STAGES), max_size=count)
     )
     absent = {stage: [f"s{k}" for k, when in leave.items() if when == stage] for stage in STAGES}
     length = data.draw(st.integers(1, 40), "length")
-    sites = Federation(count, threshold, {"x": (length,)}, run=f"run {leave}")
+    sites = Federation(count, threshold, {"x": (length,)}, f"run {leave}", None, conspirators)
     whole = np.iinfo(np.int64)
     rng = np.random.default_rng(length)
     for name in sites.names:  # sums wrap around: they are exact modulo 2^64

@@ -61,6 +61,7 @@ def test_a_key_advertisement_without_signature_is_refused():
     [
         {"run": "october"},
         {"threshold": 4},
+        {"conspirators": 0},
         {"count": 5},
         {"query": Message("sum", {"weights": np.ones(2)})},
         {"shapes": {"x": (6,)}},
@@ -76,7 +77,7 @@ def test_a_replayed_key_advertisement_of_another_run_is_refused(other):
 
 
 def test_a_key_advertisement_of_another_version_is_refused(monkeypatch):
-    monkeypatch.setattr(spec, "VERSION", 2)
+    monkeypatch.setattr(spec, "VERSION", spec.VERSION + 1)
     newer = Federation().to("shares")["s0"].arrays["card:s2"]
     monkeypatch.undo()
     sites = Federation()

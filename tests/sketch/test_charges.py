@@ -220,11 +220,14 @@ def test_what_has_no_noise_is_charged_as_such():
     assert epsilon(whole, 1e-5) == math.inf
 
 
-def test_in_a_sum_one_share_counts_as_known():
-    """A site knows its own: of n shares n-1 hide a record, and alone one must do it all."""
-    for n, shares in ((1, 1), (2, 1), (3, 2), (1000, 999)):
-        for event in client.charges(a_query(), budget(), n):
+def test_in_a_sum_the_shares_of_conspirators_count_as_known():
+    """A site knows its own: of n shares n - c hide a record, and alone one must do it all."""
+    for n, c, shares in (
+        (1, 1, 1), (2, 1, 1), (3, 1, 2), (1000, 1, 999), (3, 0, 3), (5, 2, 3), (5, 4, 1), (5, 9, 1)
+    ):  # fmt: skip
+        for event in client.charges(a_query(), budget(conspirators=c), n):
             assert event.sigma == pytest.approx(300 * math.sqrt(shares))
+    for n in (1, 2, 1000):
         for event in client.charges(a_query(), budget(view="server"), n):
             assert event.sigma == 300
 
@@ -262,6 +265,29 @@ def test_the_noise_in_the_sum_is_the_one_stated(sites, view):
         low, high = stats.chi2.ppf([1.5e-8, 1 - 1.5e-8], n)
         assert low <= ratio <= high
         assert abs(off.sum()) / math.sqrt(n * variance) < 5.7  # 1e-8
+
+
+@pytest.mark.parametrize(("n", "c", "t"), [(4, 1, 3), (5, 0, 3), (5, 2, 4), (6, 1, 4), (6, 4, 6)])
+def test_the_noise_that_conspirators_cannot_take_off_is_what_is_stated_and_charged(n, c, t):
+    """t sites are left of n, and c of them tell their noise: the variance of the rest.
+
+    χ² of 8000 and 2000 numbers at 1e-8, ten comparisons. One share more or less would change the
+    variance by a quarter at least, 11 and 5 deviations away.
+    """
+    names, classes = tuple(f"s{k}" for k in range(n)), 2000
+    sites = [fc.Site(name, np.ones(3), [0, 1, 2], n_classes=classes) for name in names]
+    privacy, method = budget(1.0, conspirators=c), SKETCH(bins=FOUR)
+    task = Task(names, classes, privacy=privacy, min_survivors=t)
+    asked_for = next(method.server(task)).queries["s0"]
+    stated = {e.what.split()[-1]: e.sigma for e in method.statement(task).events}
+    charged = {e.what.split()[-1]: e.sigma for e in method.charges(asked_for, privacy, t)}
+    bare = replies(sites[:1], asked_for)[0]
+    hidden = [method.answer(asked_for, site).arrays for site in sites[: t - c]]
+    for key, name in (("table", "table"), ("labels", "totals")):
+        left = sum((one[key] - bare[key]).ravel().astype(float) for one in hidden)
+        low, high = stats.chi2.ppf([5e-9, 1 - 5e-9], len(left))
+        assert stated[name] == pytest.approx(charged[name], rel=1e-12)
+        assert low <= float(left @ left) / stated[name] ** 2 <= high
 
 
 @pytest.mark.parametrize("view", VIEWS)

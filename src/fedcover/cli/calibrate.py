@@ -18,6 +18,7 @@ from fedcover._io.writing import output_folder, unwritable
 from fedcover.cli.common import (
     Alpha,
     Certify,
+    Conspirators,
     Delta,
     Epsilon,
     Files,
@@ -74,12 +75,13 @@ def calibrate(
     unit: Unit = None,
     relation: Relation = None,
     view: View = None,
+    conspirators: Conspirators = None,
     certify: Certify = None,
     seed: Seed = None,
 ) -> None:
     """Calibrate every site of a federation from files; writes one .json per target."""
     error_rates(alpha)
-    privacy = privacy_budget(epsilon, delta, unit, relation, view)
+    privacy = privacy_budget(epsilon, delta, unit, relation, view, conspirators)
     chosen = _method(method or ("dp-fedcp" if certify is None else "sketch"), option)
     able = fc.methods.Sketch() if chosen == AUTO else under_budget(chosen, privacy)
     checked_certify(certify, able)

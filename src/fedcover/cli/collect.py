@@ -16,6 +16,7 @@ import fedcover as fc
 from fedcover.checks import refuse_gone
 from fedcover.cli.common import (
     SCORES,
+    Conspirators,
     Delta,
     Epsilon,
     Files,
@@ -43,6 +44,7 @@ from fedcover.cli.files import (
 from fedcover.errors import FedcoverError
 from fedcover.inputs import listed
 from fedcover.options import make
+from fedcover.privacy.statement import KIND
 
 OutSketch = Annotated[Path, typer.Option("--out", help="The sketch to write, an .npz.")]
 
@@ -55,6 +57,7 @@ def collect(
     unit: Unit = None,
     relation: Relation = None,
     view: View = None,
+    conspirators: Conspirators = None,
     option: Annotated[
         list[str] | None, typer.Option(help="Option of the sketch, such as bins=512.")
     ] = None,
@@ -96,7 +99,7 @@ def collect(
 ) -> None:
     """Collect one label × score table from site files; each site personalises it at home."""
     refuse_gone(mode=mode)
-    privacy = privacy_budget(epsilon, delta, unit, relation, view)
+    privacy = privacy_budget(epsilon, delta, unit, relation, view, conspirators)
     files = site_files(files)
     check_outputs({".npz": out_file, ".html": report}, no_sketches(files))
     base = merged(merge) if merge else None
@@ -239,15 +242,16 @@ def _joined(
             allowed="privacy in both, or in none",
             fix="Leave --epsilon out, or collect the sites of the sketch again with privacy",
         )
-    if stated is not None:
-        kinds = ("unit", "relation", "view")
-        if asked is None or any(getattr(asked, k) != getattr(stated, k) for k in kinds):
-            options = " ".join(f"--{k} {getattr(stated, k)}" for k in kinds)
-            raise FedcoverError(
-                f"the sketch to be joined has privacy with {options}",
-                allowed="the same kind of privacy for the sites that join",
-                fix=f"Give --epsilon {stated.epsilon:.4g} --delta {stated.delta:g} {options}",
-            )
+    if stated is None:
+        return base.score, base.temperature
+    if asked is None or any(getattr(asked, k) != getattr(stated, k) for k in KIND):
+        said = KIND if stated.secure_sum else KIND[:-1]
+        options = " ".join(f"--{k} {getattr(stated, k)}" for k in said)
+        raise FedcoverError(
+            f"the sketch to be joined has privacy with {options}",
+            allowed="the same kind of privacy for the sites that join",
+            fix=f"Give --epsilon {stated.epsilon:.4g} --delta {stated.delta:g} {options}",
+        )
     return base.score, base.temperature
 
 

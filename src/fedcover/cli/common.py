@@ -56,6 +56,10 @@ Relation = Annotated[
     str | None, typer.Option(help="Neighbours: replace (the default), or add-remove.")
 ]
 View = Annotated[str | None, typer.Option(help="Who looks: server (the default), or secure-sum.")]
+Conspirators = Annotated[
+    int | None,
+    typer.Option(help="In a secure sum: how many other sites may tell what they know; default 1."),
+]
 Gone = Annotated[str | None, typer.Option(hidden=True)]
 Report = Annotated[Path | None, typer.Option(help="Also write a page with figures, an .html file.")]
 
@@ -66,9 +70,16 @@ def privacy_budget(
     unit: str | None,
     relation: str | None,
     view: str | None,
+    conspirators: int | None,
 ) -> fc.Privacy | None:
     """The budget asked for, or None; a part of one without ε would protect nothing."""
-    parts = {"delta": delta, "unit": unit, "relation": relation, "view": view}
+    parts = {
+        "delta": delta,
+        "unit": unit,
+        "relation": relation,
+        "view": view,
+        "conspirators": conspirators,
+    }
     given = {name: value for name, value in parts.items() if value is not None}
     if epsilon is None:
         if given:

@@ -62,19 +62,27 @@ def privacy(
         float | None,
         typer.Option(help="Show instead what the private sketch releases for this budget."),
     ] = None,
+    conspirators: Annotated[
+        int | None,
+        typer.Option(
+            help="How many other sites tell who sees the sums all they know; default 1 for the "
+            "sketch, and none for Algorithm 1, as in the paper."
+        ),
+    ] = None,
 ) -> None:
     """What ε a method really has: Algorithm 1 beside the paper's claim, or the private sketch."""
     checks.real(delta, "delta", 0, 0.5, open_low=True)
     mixture = imagenet_mixture() if sizes is None else size_mixture(_sizes(sizes))
     if epsilon is not None:
-        _private(epsilon, delta, len(mixture))
+        _private(epsilon, delta, len(mixture), 1 if conspirators is None else conspirators)
         return
     cases = [
-        AlgorithmOne(s, mixture, rounds, local_steps, sites_per_round, r)
+        AlgorithmOne(s, mixture, rounds, local_steps, sites_per_round, r, conspirators or 0)
         for s in sigma
         for r in runs
     ]
     few = "" if sites_per_round is None else f", {sites_per_round} per round"
+    few += f", {conspirators} conspire" if conspirators else ""
     title = f"Algorithm 1, T = {rounds}, K = {local_steps}, {len(mixture)} sites{few}"
     shown = Table(title=Text(f"{title}: ε of one site's data at δ = {delta:g}"))
     for heading in ("σ_g", "runs", "(a) server", "(b) secure sum", "paper claims"):
@@ -99,12 +107,13 @@ def privacy(
     out.print(Text(NOT_COUNTED.format(what=what, total=total)))
 
 
-def _private(epsilon: float, delta: float, n_sites: int) -> None:
+def _private(epsilon: float, delta: float, n_sites: int, conspirators: int) -> None:
     """What the private sketch releases for a budget, under every relation and view."""
     from fedcover.methods.base import Task
 
     names = tuple(f"site {i}" for i in range(n_sites))
-    shown = Table(title=Text(f"Private sketch, ε = {epsilon:g}, δ = {delta:g}, any targets and α"))
+    about = f"ε = {epsilon:g}, δ = {delta:g}, any targets and α; {conspirators} may conspire"
+    shown = Table(title=Text(f"Private sketch, {about}"))
     for heading in ("relation", "view", "released", "σ/Δ", "σ of the sum", "ε alone"):
         number_column = heading in ("σ/Δ", "σ of the sum", "ε alone")
         shown.add_column(
@@ -113,13 +122,14 @@ def _private(epsilon: float, delta: float, n_sites: int) -> None:
     public: dict[str, None] = {}
     for relation in RELATIONS:
         for view in VIEWS:
-            asked = fc.Privacy(epsilon, delta, relation=relation, view=view)
+            seen = (view, conspirators if view == "secure-sum" else 1)
+            asked = fc.Privacy(epsilon, delta, "record", relation, *seen)
             stated = fc.methods.Sketch().statement(Task(names, 10, (0.1,), privacy=asked))
             assert stated is not None  # the task asks for privacy
             for event in stated.events:
                 if not isinstance(event, GaussianRelease):
                     continue
-                # In records that one unit moves; in a secure sum all but one share are unknown.
+                # In records that one unit moves; in a secure sum all but c shares are unknown.
                 spread = event.noise_multiplier * (2**0.5 if relation == "replace" else 1)
                 shares = n_sites / unknown_shares(asked, n_sites)
                 shown.add_row(

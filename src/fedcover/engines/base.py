@@ -186,6 +186,7 @@ def charged_answer(
     query_id: str,
     view: str,
     noise_sites: int,
+    conspirators: int,
     source: Randomness = SYSTEM,
 ) -> Message:
     """A site's reply; the one place where a ledger is charged, before the reply exists.
@@ -196,16 +197,17 @@ def charged_answer(
         The site's; None where it keeps none, and nothing is charged.
     query_id
         Name of the query in the ledger: the same name again gets the stored reply.
-    view, noise_sites
-        How the reply will be seen, and with the noise of how many sites. Unit, relation and δ of
-        the charge are the ledger's own.
+    view, noise_sites, conspirators
+        How the reply will be seen, with the noise of how many sites, and how many of those may tell
+        what they know. Unit, relation and δ of the charge are the ledger's own.
     source
         Where noise takes its bytes.
     """
     if ledger is None:
         return method.answer(query, site, source)
     budget = ledger.state().budget
-    seen = Privacy(budget.epsilon, budget.delta, budget.unit, budget.relation, view)
+    kind = (budget.unit, budget.relation, view, conspirators)
+    seen = Privacy(budget.epsilon, budget.delta, *kind)
     events = method.charges(query, seen, noise_sites)
     return ledger.answer(query_id, query, events, lambda: method.answer(query, site, source))
 
@@ -215,9 +217,12 @@ def query_id(run: str, site: str, number: int, query: Message) -> str:
     return f"{run}/{site}/{number}/{query.kind}"
 
 
-def usual_survivors(n_sites: int) -> int:
-    """How many sites a secure sum must end with unless told otherwise: two thirds of them."""
-    return -(-2 * n_sites // 3)
+def usual_survivors(n_sites: int, conspirators: int) -> int:
+    """How many sites a secure sum must end with unless told otherwise: two thirds of them.
+
+    More where that is not enough against the conspirators, 2t > n + c.
+    """
+    return max(-(-2 * n_sites // 3), (n_sites + conspirators) // 2 + 1)
 
 
 def sum_replies(asked: SumRound, replies: Mapping[str, Message], sites: Sequence[str]) -> Message:

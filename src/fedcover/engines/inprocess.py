@@ -75,6 +75,7 @@ class InProcess(Engine):
             )
         traffic = Traffic.of(task.sites)
         view = task.privacy.view if task.privacy else "server"
+        conspirators = task.privacy.conspirators if task.privacy else 1
 
         def ask(number: int, asked: Asked) -> Round:
             replies: dict[str, Message] = {}
@@ -87,6 +88,7 @@ class InProcess(Engine):
                     query_id=query_id(self.run_name, name, number, query),
                     view=view,
                     noise_sites=task.noise_sites,
+                    conspirators=conspirators,
                     source=self.source,
                 )
                 traffic.bytes_down[name] += query.nbytes

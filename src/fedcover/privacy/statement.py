@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from fedcover import checks
 from fedcover.errors import FedcoverError
@@ -17,6 +18,9 @@ OWN_SCORES = "own records: a threshold can be the raw score of one of them"
 """What is said of thresholds that own scores went into, at the site itself."""
 
 UNITS, RELATIONS, VIEWS = ("record", "site"), ("replace", "add-remove"), ("server", "secure-sum")
+
+KIND = ("unit", "relation", "view", "conspirators")
+"""What must be the same in two budgets that are added up."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,10 @@ class Privacy:
     view
         Whom it holds against: a "server" that sees each site's messages, or one that sees only a
         "secure-sum" of them. The server view is the stronger promise and needs more noise.
+    conspirators
+        c, how many other sites may tell who sees the sum all they know: their shares of the noise
+        count for nothing. 0 only holds against a server with which no site conspires. In the server
+        view each site adds all of the noise, and any number may.
     """
 
     epsilon: float
@@ -42,6 +50,7 @@ class Privacy:
     unit: str = "record"
     relation: str = "replace"
     view: str = "server"
+    conspirators: int = 1
 
     def __post_init__(self) -> None:
         least = type(self) is Privacy  # a request must leave room for noise; a statement may be 0
@@ -50,11 +59,28 @@ class Privacy:
         checks.choice(self.unit, "unit", UNITS)
         checks.choice(self.relation, "relation", RELATIONS)
         checks.choice(self.view, "view", VIEWS)
+        checks.whole(self.conspirators, "conspirators", 0)
+        if self.conspirators != 1 and not self.secure_sum:
+            raise FedcoverError(
+                f"conspirators is {self.conspirators} with view='server'",
+                allowed="conspirators with view='secure-sum'",
+                fix="Leave it out: in the server view each site adds all of its noise itself, and "
+                "any number of the others may conspire",
+            )
 
     @property
     def secure_sum(self) -> bool:
         """Whether who looks sees the sites only as a sum: the one place where the view is asked."""
         return self.view == "secure-sum"
+
+    def to_facts(self) -> dict[str, Any]:
+        """As plain facts, which travel. The usual one conspirator stays unsaid: versions that knew
+        no other number read it.
+        """
+        facts = {f.name: getattr(self, f.name) for f in fields(Privacy)}
+        if self.conspirators == 1:
+            del facts["conspirators"]
+        return facts
 
 
 @dataclass(frozen=True)
@@ -92,11 +118,9 @@ class PrivacyStatement(Privacy):
 
     def describe(self) -> str:
         """The statement in plain words, with what is not protected."""
-        who = {
-            "server": "a server that sees every message of every site",
-            "secure-sum": "a server or a site that sees the others' scores only as sums over all "
-            "sites, and knows no more than one site's share of the noise",
-        }[self.view]
+        who = "a server that sees every message of every site"
+        if self.secure_sum:
+            who = _who_sees_sums(self.conspirators)
         change = "replacing" if self.relation == "replace" else "adding or removing"
         unit = "one record" if self.unit == "record" else "all data of one site"
         if not self.events:
@@ -119,6 +143,20 @@ class PrivacyStatement(Privacy):
             "and anything if the server asks for less noise than agreed: a site without a ledger "
             "answers as it is asked."
         )
+
+
+def _who_sees_sums(conspirators: int) -> str:
+    """Against whom noise holds that comes from all sites together."""
+    if conspirators == 0:
+        return (
+            "a server that sees the sites' scores only as sums over all sites, and with which no "
+            "site conspires (not against a site, which knows its own share of the noise)"
+        )
+    shares = "one site's share" if conspirators == 1 else f"{conspirators} sites' shares"
+    return (
+        "a server or a site that sees the others' scores only as sums over all sites, and knows no "
+        f"more than {shares} of the noise"
+    )
 
 
 def _rounded_up(epsilon: float) -> str:
@@ -166,7 +204,7 @@ def compose_parallel(
 
 def _same_kind(one: PrivacyStatement, two: PrivacyStatement, given: str) -> None:
     """Budgets of different kinds do not add up."""
-    for what in ("unit", "relation", "view"):
+    for what in KIND:
         mine = getattr(one, what)
         if mine != getattr(two, what):
             raise FedcoverError(

@@ -127,10 +127,9 @@ def _heat_map(sketch: SketchResult, shown: Heat) -> Plot:
 def _cost(sketch: SketchResult, file: Path) -> Table:
     cost, privacy = sketch.cost, sketch.privacy
     noisy = "" if privacy is None else "noisy "
-    summed = privacy is not None and privacy.secure_sum
     seen = (
         f"only the sum of the {noisy}tables over all sites"
-        if summed
+        if privacy is not None and privacy.secure_sum
         else f"the {noisy}table and the {noisy}label totals of every site"
     )
     if sketch.table.confusion is not None:
@@ -153,6 +152,9 @@ def _cost(sketch: SketchResult, file: Path) -> Table:
             ["Relation", f"{privacy.relation}: what neighbouring data sets differ by"],
             ["View", f"{privacy.view}: whom the promise holds against"],
         ]
+        if privacy.secure_sum:
+            told = "sites that may tell who sees the sum all they know"
+            rows.append(["Conspirators", f"{privacy.conspirators}: {told}"])
     caption = (
         "Computed on one machine: bytes are counted as a network would see them. "
         "Personalising and predicting cost no message and no budget."

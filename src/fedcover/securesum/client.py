@@ -250,7 +250,7 @@ class Participant:
                     "signatures of survivors that were told the same",
                 )
         # Since 2t > n + c, any two sets of t sites have an honest one in common, and it signs one
-        # list: no second list can have t signatures.
+        # list: no second list can have t signatures. `SumSpec` has the whole argument.
         _enough(spec, signatures, "sites that agree on the survivors")
         # With both secrets of a site the server takes off all its masks, and the vector is bare.
         seeds = {name: before.held[name][:SECRET] for name in before.survivors}

@@ -21,7 +21,7 @@ from fedcover.securesum import crypto
 from fedcover.site import checked_name
 from fedcover.wire import Message
 
-VERSION = 1
+VERSION = 2
 """Of the protocol and of a site's state: goes up with any change to what is sent or signed."""
 
 STAGES = ("keys", "shares", "masked", "agree", "unmask")
@@ -52,8 +52,10 @@ class SumSpec:
     query
         What the contributions answer: the same for all sites, or they refuse.
     threshold
-        t, how many sites must stay to the end; ⌈2n/3⌉ of n sites where none is given. More than
-        half, 2t > n; against c sites that conspire with a lying server, 2t > n + c.
+        t, how many sites must stay to the end; where none is given, ⌈2n/3⌉ of n sites, or as many
+        as the conspirators ask for.
+    conspirators
+        c, how many of the sites may conspire with a lying server: 2t > n + c.
     """
 
     run: str
@@ -61,6 +63,7 @@ class SumSpec:
     shapes: Mapping[str, tuple[int, ...]]
     query: Message
     threshold: int
+    conspirators: int
 
     def __init__(
         self,
@@ -69,6 +72,7 @@ class SumSpec:
         shapes: Mapping[str, Sequence[int]],
         query: Message | None = None,
         threshold: int | None = None,
+        conspirators: int = 1,
     ) -> None:
         checked_name(run, "run")
         for name in sites:
@@ -81,16 +85,23 @@ class SumSpec:
                 fix="With 1 or 2 sites a sum hides nothing from those in it: let each site add all "
                 "of the noise and send its own vector, as in view='server'",
             )
-        t = math.ceil(2 * n / 3) if threshold is None else threshold
-        # Two sets of t sites then have a site in common, and it opens of each site one secret and
-        # never both. With 2t ≤ n a lying server asks one half for a site's self-mask and the other
-        # half for its mask key, and sees its vector (Bonawitz et al. 2017, section 6.2).
-        if checks.whole(t, "threshold", 1, n) * 2 <= n:
+        c = checks.whole(conspirators, "conspirators", 0, n - 1)
+        least = (n + c) // 2 + 1
+        t = max(math.ceil(2 * n / 3), least) if threshold is None else threshold
+        # A site opens after t signatures under what it was told itself (Bonawitz et al. 2017,
+        # section 6.2). Conspirators sign anything, the n - c others one list each. Two lists would
+        # take 2(t - c) ≤ n - c others, and 2t > n + c rules that out: all that open were told the
+        # same. So t shares of a secret come together of one kind only; of the other kind there are
+        # those of the conspirators, and c < t because t ≤ n. A survivor that was told of other
+        # dealers signs nothing with them, and its seed is opened. But of the t - 1 dealers beside
+        # it, c conspire and n - t - 1 others at most were lost, since t signers and it were not:
+        # its mask with one at least stays unknown.
+        if checks.whole(t, "threshold", 1, n) * 2 <= n + c:
             raise FedcoverError(
-                f"threshold is {t} for {n} sites",
-                allowed=f"{n // 2 + 1} to {n}, more than half of the sites",
-                fix="With half of them a lying server could ask one half for a site's self-mask "
-                "and the other half for its key, and see its vector: raise the threshold",
+                f"threshold is {t} for {n} sites of which {c} may conspire with the server",
+                allowed=f"{least} to {n}: twice the threshold is more than {n} + {c}",
+                fix="With fewer, a lying server and they could have some sites open a site's "
+                "self-mask and others its key, and see its vector: raise the threshold",
             )
         whole = {name: tuple(int(d) for d in shape) for name, shape in shapes.items()}
         count = sum(math.prod(shape) for shape in whole.values())
@@ -106,6 +117,7 @@ class SumSpec:
             ("shapes", whole),
             ("query", Message("sum") if query is None else query),
             ("threshold", int(t)),
+            ("conspirators", int(c)),
         ):
             object.__setattr__(self, attribute, value)
 
@@ -141,6 +153,7 @@ class SumSpec:
                 **arrays,
             },
             threshold=self.threshold,
+            conspirators=self.conspirators,
         )
 
     @classmethod
@@ -157,6 +170,7 @@ class SumSpec:
             shapes=shapes,
             query=wire.decode(read_bytes(invitation, "question")),
             threshold=checks.whole(invitation.numbers.get("threshold"), "threshold", 1),
+            conspirators=checks.whole(invitation.numbers.get("conspirators"), "conspirators", 0),
         )
         # Signatures cover the bytes that are written here. Anything else in the message would
         # reach this site and be under no signature.

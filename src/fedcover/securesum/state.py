@@ -106,17 +106,22 @@ class State:
         """What `to_bytes` wrote; refuses anything else.
 
         A state that cannot be read is never taken for an empty one: the site would answer again
-        what it has answered.
+        what it has answered. One of version 1 gives the names of its runs. The run under way in it
+        has ended: it is in `used`, and its messages are of a version that nobody speaks.
         """
         try:
             message = wire.decode(data)
-            if message.kind != KIND or message.numbers.get("version") != VERSION:
+            version = message.numbers.get("version")
+            if message.kind != KIND or version not in (1, VERSION):
                 raise refused("bytes of another kind or version", "a state")
             stored = {name: read_bytes(message, name) for name in STORED}
             survivors = read_names(message, "survivors")
-            invitation, used = stored.pop("terms"), stored.pop("used")
+            invitation, names = stored.pop("terms"), stored.pop("used")
+            used = tuple(names[k : k + SECRET] for k in range(0, len(names), SECRET))
+            if version == 1:
+                return cls(used=used)
             return cls(
-                used=tuple(used[k : k + SECRET] for k in range(0, len(used), SECRET)),
+                used=used,
                 answered=int(message.numbers["answered"]),
                 spec=SumSpec.of_message(wire.decode(invitation)) if invitation else None,
                 advertised={
@@ -130,7 +135,7 @@ class State:
         except (FedcoverError, KeyError):
             raise FedcoverError(
                 "the state of this site's secure sums cannot be read",
-                allowed=f"the bytes that an earlier answer gave, of version {VERSION}",
+                allowed=f"the bytes that an earlier answer gave, of version 1 to {VERSION}",
                 fix="Bring back the file. Starting without it is safe only if this site then "
                 "answers no run that it was in before",
             ) from None

@@ -18,6 +18,9 @@ from fedcover.privacy.statement import Privacy
 
 LONGEST_NAME = 100
 
+LEAST = (("sites", 1), ("conspirators", 0), ("threshold", 0), ("resends", 0), ("seed", 0))
+"""Settings in whole numbers, and the least that each may be."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -38,7 +41,12 @@ class Run:
     relation: str = setting("neighbours: replace or add-remove", "replace")
     view: str = setting("who looks: secure-sum, or server, which needs more noise", "secure-sum")
     sites: int = setting("how many sites must be there to begin", 2)
-    threshold: int = setting("fewest sites that may be left in a secure sum; 0 for two thirds", 0)
+    conspirators: int = setting("how many other sites may conspire with who sees a secure sum", 1)
+    threshold: int = setting(
+        "fewest sites that may be left in a secure sum; 0 for two thirds, or as many more as "
+        "conspirators ask for",
+        0,
+    )
     roster: str = setting("file with the public keys of all sites; needed for secure sums", "")
     seconds: float = setting("how long to wait for the replies of one stage", 120.0)
     resends: int = setting("how often an envelope is sent again to those that did not answer", 2)
@@ -56,7 +64,7 @@ class Run:
                 fix="Name the run, for example november-2",
             )
         registry.for_real_sites(self.method)
-        for key, least in (("sites", 1), ("threshold", 0), ("resends", 0), ("seed", 0)):
+        for key, least in LEAST:
             checks.whole(getattr(self, key), key, least)
         checks.real(self.seconds, "seconds", 0, 1e6, open_low=True)
 
@@ -86,7 +94,8 @@ class Run:
         """The budget; none for epsilon 0."""
         if self.epsilon == 0:
             return None
-        return Privacy(self.epsilon, self.delta, self.unit, self.relation, self.view)
+        kind = (self.unit, self.relation, self.view, self.conspirators)
+        return Privacy(self.epsilon, self.delta, *kind)
 
     @property
     def folder(self) -> Path:
@@ -95,7 +104,8 @@ class Run:
 
     def min_survivors(self, n_sites: int) -> int | None:
         """The fewest sites that may be left in a secure sum; None where there is none."""
-        return (self.threshold or usual_survivors(n_sites)) if self.sums else None
+        usual = usual_survivors(n_sites, self.conspirators)
+        return (self.threshold or usual) if self.sums else None
 
     @property
     def sums(self) -> bool:

@@ -146,7 +146,9 @@ class _SiteOf:
         return Client(
             site=site,
             state=ClientState(self.folder / str(number)),
-            policy=SitePolicy(registry.names(studies=True), exact=True, least_sum=2),
+            policy=SitePolicy(
+                registry.names(studies=True), exact=True, least_sum=2, conspirators=0
+            ),
             participant=None if self.keys is None else _participant(site.name, self.keys),
         )
 

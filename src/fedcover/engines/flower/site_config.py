@@ -43,6 +43,11 @@ class SiteConfig:
     )
     exact: bool = setting("true to answer without a privacy budget", False)
     least_sum: int = setting("fewest sites of a secure sum it takes part in", 3)
+    conspirators: int = setting(
+        "how many other sites a secure sum must withstand, at least, if they conspire with the "
+        "server",
+        1,
+    )
     score: str = setting("score function", "aps")
     score_u: float | None = setting("u of a randomised score, to fix it", None)
     temperature: float = setting("what logits are divided by", 1.0)
@@ -102,6 +107,7 @@ def read_policy(config: SiteConfig) -> SitePolicy:
         methods=tuple(m.strip() for m in named if m.strip()),
         exact=config.exact,
         least_sum=config.least_sum,
+        conspirators=config.conspirators,
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,7 +79,7 @@ class Client:
             privacy = self._accepted(agreed.get("method"), agreed.get("privacy"))
             if envelope.phase == "ask":
                 query = _payload(envelope)
-                reply = self._reply(envelope, query, agreed["method"], privacy, "server", 1)
+                reply = self._reply(envelope, query, agreed["method"], privacy, "server", 1, 1)
                 return Envelope("ask", envelope.run, envelope.number, {}, reply)
             if envelope.phase == "sum":
                 return self._sum(envelope, agreed["method"], privacy)
@@ -106,7 +106,7 @@ class Client:
             check_remaining_budget(self.ledger.state(), privacy, envelope.run)
         public = privacy is None or self._size_is_public(privacy)
         facts = Member.of(self.site, with_records=public).to_facts()
-        said = None if privacy is None else asdict(privacy)
+        said = None if privacy is None else privacy.to_facts()
         self.state.agree(envelope.run, {"method": method, "privacy": said})
         return Envelope("hello", envelope.run, envelope.number, facts)
 
@@ -126,6 +126,7 @@ class Client:
         announced: Privacy | None,
         view: str,
         noise_sites: int,
+        conspirators: int,
     ) -> Message:
         """The answer to a query, charged to the ledger before it is handed out."""
         method: Any = site_half(query.kind, run_method)
@@ -133,9 +134,8 @@ class Client:
             exact: Message = method.answer(query, self.site)
             return exact
         if self.ledger is None:
-            self.policy.check_promise(
-                method.charges(query, replace(announced, view=view), noise_sites), announced
-            )
+            seen = replace(announced, view=view, conspirators=conspirators)
+            self.policy.check_promise(method.charges(query, seen, noise_sites), announced)
         return charged_answer(
             method,
             query,
@@ -144,6 +144,7 @@ class Client:
             query_id=self._query_id(envelope, query),
             view=view,
             noise_sites=noise_sites,
+            conspirators=conspirators,
         )
 
     def _query_id(self, envelope: Envelope, query: Message) -> str:
@@ -165,14 +166,14 @@ class Client:
             return self.ledger is not None and self.ledger.state().answer_to(name) is not None
 
         def contribute(terms: SumSpec) -> Message:
-            facts = (run_method, privacy, "secure-sum", terms.threshold)
+            facts = (run_method, privacy, "secure-sum", terms.threshold, terms.conspirators)
             return self._reply(envelope, terms.query, *facts)
 
         summing = SecureSumSession(
             participant=self.participant,
             state=self.state,
             round_=f"{envelope.run}/{envelope.number}",
-            accept=lambda terms: self.policy.check_sum(terms.threshold),
+            accept=lambda t: self.policy.check_sum(t.threshold, t.conspirators, privacy),
             answered=answered,
             contribute=contribute,
         )
@@ -222,7 +223,7 @@ def privacy_of(facts: object) -> Privacy | None:
     if facts is None:
         return None
     keys = {"epsilon", "delta", "unit", "relation", "view"}
-    if not isinstance(facts, dict) or set(facts) != keys:
+    if not isinstance(facts, dict) or not keys <= set(facts) <= {*keys, "conspirators"}:
         raise FedcoverError(
             "a hello with a privacy budget that is none",
             allowed=", ".join(sorted(keys)),

@@ -28,6 +28,10 @@ CODES = {
         "does not take part in sums of so few sites",
         "Bring more sites, or ask it to lower its least-sum",
     ),
+    "conspirators": (
+        "takes part only in secure sums that hold against more sites that conspire",
+        "Raise `conspirators` of the run, and the threshold with it; or ask the site to lower its",
+    ),
     "data": (
         "cannot read its data, ledger or keys",
         "On that site: fedcover flower doctor",

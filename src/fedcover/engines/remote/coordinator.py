@@ -69,7 +69,8 @@ class Coordinator(Engine):
     roster
         Public keys of the sites, by name; needed for secure sums.
     min_survivors
-        The fewest sites that may be left in a secure sum; None for two thirds of them.
+        The fewest sites that may be left in a secure sum; None for two thirds of them, or as many
+        more as the budget's `conspirators` ask for.
     alpha, certify
         Of a collection: the levels at which every site personalises it, and how surely.
     on_progress
@@ -140,7 +141,14 @@ class Coordinator(Engine):
         ordered = [members[name] for name in sorted(members)]
         if privacy is None or not privacy.secure_sum:
             return Federation.of(ordered)
-        return Federation.of(ordered, self.min_survivors or usual_survivors(len(ordered)))
+        fewest = self.min_survivors or usual_survivors(len(ordered), privacy.conspirators)
+        federation = Federation.of(ordered, fewest)
+        # A sum that no site would take part in is refused now, and leaves no checkpoint.
+        from fedcover.securesum import SumSpec
+
+        parties = (fewest, privacy.conspirators)
+        SumSpec(self.run_name, federation.sites, {"sum": (1,)}, None, *parties)
+        return federation
 
     def run(self, method: Method, task: Task, sites: Sequence[Site] | None) -> Outcome:
         """Both halves of a method to the end; finished rounds are played back, not repeated."""
@@ -199,7 +207,7 @@ class Coordinator(Engine):
 
     def hello(self, method: str, privacy: Privacy | None) -> Members:
         """The sites of this run, by what they say of themselves."""
-        header = {"method": method, "privacy": None if privacy is None else asdict(privacy)}
+        header = {"method": method, "privacy": None if privacy is None else privacy.to_facts()}
         envelopes = {node: Envelope("hello", self.run_name, 0, header) for node in self._present()}
         replies, refused = request_all(self.transport, envelopes, self.retry)
         self.nodes, self.missing = {}, {}
@@ -258,7 +266,7 @@ class Coordinator(Engine):
             "targets": [t.name for t in task.targets],
             "seed": task.seed,
             "threshold": task.min_survivors,
-            "budget": None if task.privacy is None else asdict(task.privacy),
+            "budget": None if task.privacy is None else task.privacy.to_facts(),
         }
         return self.checkpoint.begin(facts)
 
@@ -293,8 +301,8 @@ class Coordinator(Engine):
 
     def _sum(self, asked: SumRound, task: Task, number: int) -> Message:
         """One round as a secure sum where who looks may see no more; else added up here."""
-        secure = task.privacy is not None and task.privacy.secure_sum
-        if not secure or self.roster is None:
+        privacy = task.privacy
+        if privacy is None or not privacy.secure_sum or self.roster is None:
             return sum_replies(asked, self._ask(asked.queries, number), task.sites)
         # Secure sums need an extra, and are slow to import: only who makes one asks for it.
         from os import urandom
@@ -309,6 +317,7 @@ class Coordinator(Engine):
             shapes=asked.shapes,
             query=question,
             threshold=task.noise_sites,
+            conspirators=privacy.conspirators,
         )
         total = secure_total(
             terms,

@@ -31,6 +31,9 @@ class SitePolicy:
         Whether it answers without a privacy budget: exact counts then leave it.
     least_sum
         The fewest sites of a secure sum that it takes part in.
+    conspirators
+        c, against how many other sites that conspire with the server a secure sum must hold at
+        least. With 0 it trusts all of them: one that tells the server what it knows is then enough.
     most_epsilon
         The largest ε of a run that it believes without a ledger of its own: a server may announce
         what it likes.
@@ -39,6 +42,7 @@ class SitePolicy:
     methods: tuple[str, ...] = field(default_factory=registry.usual_names)
     exact: bool = False
     least_sum: int = 3
+    conspirators: int = 1
     most_epsilon: float = 10.0
 
     def __post_init__(self) -> None:
@@ -46,6 +50,7 @@ class SitePolicy:
             registry.named(name)
         checks.flag(self.exact, "exact")
         checks.whole(self.least_sum, "least_sum", 2)
+        checks.whole(self.conspirators, "conspirators", 0)
         checks.real(self.most_epsilon, "most_epsilon", 0, float("inf"))
 
     def check_method(self, name: object) -> None:
@@ -68,6 +73,8 @@ class SitePolicy:
                 fix="Set `exact = true` in this site's configuration, and no `ledger`, if exact "
                 "counts may leave it",
             )
+        if privacy is not None and privacy.secure_sum:
+            self._check_conspirators(privacy.conspirators)
         free = self.exact or has_ledger
         if privacy is not None and privacy.epsilon > self.most_epsilon and not free:
             raise Refusal(
@@ -90,14 +97,39 @@ class SitePolicy:
                 fix="Do not answer this server, or set `exact = true` if exact counts may leave",
             )
 
-    def check_sum(self, threshold: int) -> None:
-        """Refuses sums that may end up with too few sites."""
+    def check_sum(self, threshold: int, conspirators: int, announced: Privacy | None) -> None:
+        """Refuses sums that may end up with too few sites, or hold against too few.
+
+        That the threshold is large enough for the conspirators, 2t > n + c, is what a `SumSpec`
+        checks, at this site too.
+        """
+        self._check_conspirators(conspirators)
+        if announced is not None and announced.secure_sum:
+            promised = announced.conspirators
+            if conspirators < promised:
+                raise Refusal(
+                    "conspirators",
+                    f"a secure sum that holds against {conspirators} sites that conspire, in a run "
+                    f"that announced {promised}",
+                    allowed="sums as they were announced",
+                    fix="Do not answer this server: its statement would not hold",
+                )
         if threshold < self.least_sum:
             raise Refusal(
                 "size",
                 f"a secure sum of {threshold} sites or more",
                 allowed=f"at least {self.least_sum}",
                 fix="Lower `least-sum` in this site's configuration, if that is wanted",
+            )
+
+    def _check_conspirators(self, announced: int) -> None:
+        if announced < self.conspirators:
+            raise Refusal(
+                "conspirators",
+                f"a secure sum that holds if {announced} other sites conspire with the server",
+                allowed=f"at least {self.conspirators}",
+                fix="Lower `conspirators` in this site's configuration, if so many of the others "
+                "are trusted",
             )
 
 

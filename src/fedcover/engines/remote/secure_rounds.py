@@ -3,8 +3,8 @@
 A repeated run sends the same noisy numbers. Two sums of them over different sites would differ by
 single replies, each with only its own share of the noise. So all attempts at one round have the
 same sites and the same threshold; and the survivors that this site has once agreed to are those of
-every later attempt. Opening a sum takes the agreement of more than half of the sites: two openings
-of one round have a site in common, and it agrees to one list.
+every later attempt. Opening a sum takes the agreement of t sites with 2t > n + c: two openings of
+one round have an honest site in common, and it agrees to one list.
 
 A site cannot know whether an attempt was opened without it. The guard therefore begins when its
 masked numbers leave, and it is on disk before they are charged: numbers that were charged and have
@@ -88,7 +88,11 @@ class SecureSumSession:
 
     def _numbers(self, terms: SumSpec) -> Message:
         """The integers of this site, whose company is settled first."""
-        now = {"sites": sorted(terms.sites), "threshold": terms.threshold}
+        now = {
+            "sites": sorted(terms.sites),
+            "threshold": terms.threshold,
+            "conspirators": terms.conspirators,
+        }
         before = self.state.summed(self.round_)
         if before is None:
             if self.answered(terms):
@@ -98,10 +102,12 @@ class SecureSumSession:
                     "summed",
                 )
             self.state.keep_summed(self.round_, {**now, "survivors": None})
-        elif {key: before.get(key) for key in now} != now:
+        # A round that was begun when there was no such number has one conspirator.
+        elif {key: before.get(key, 1) for key in now} != now:
             raise _refused(
-                "the sum of this round among other sites, or with another threshold, than before",
-                "the same sites and threshold, since the same noisy numbers are summed",
+                "the sum of this round among other sites, or with another threshold or number of "
+                "conspirators, than before",
+                "the same, since the same noisy numbers are summed",
             )
         return self.contribute(terms)
 

@@ -187,6 +187,8 @@ class AlgorithmOne:
         S, a fixed number of sites drawn for each round; None for all of them.
     runs
         How many separate runs on the same data: labels × levels × targets.
+    conspirators
+        How many sites tell who sees the sums their own noise. The paper has none.
     """
 
     noise: float
@@ -195,6 +197,7 @@ class AlgorithmOne:
     local_steps: int = 20
     sites_per_round: int | None = None
     runs: int = 1
+    conspirators: int = 0
 
     def __post_init__(self) -> None:
         checks.real(self.noise, "noise", 0, math.inf, open_low=True)
@@ -206,6 +209,7 @@ class AlgorithmOne:
             checks.real(weight, "mixture", 0, math.inf, open_low=True)
         for name in ("rounds", "local_steps", "runs"):
             checks.whole(getattr(self, name), name, 1)
+        checks.whole(self.conspirators, "conspirators", 0)
         if self.sites_per_round is not None:
             checks.whole(self.sites_per_round, "sites_per_round", 1, len(self.mixture))
 
@@ -219,9 +223,11 @@ class AlgorithmOne:
         """Whether a hidden draw of sites helps in the secure-sum view: only with equal weights.
 
         With unequal λ the noise of the sum tells which sites were drawn, and the known theorem on
-        sampling, which swaps one site for another under the same noise, does not apply.
+        sampling, which swaps one site for another under the same noise, does not apply. Sites that
+        conspire know whether they were drawn.
         """
         few = self.sites_per_round is not None and self.sites_per_round < len(self.mixture)
+        few = few and not self.conspirators
         return few and max(self.mixture) <= min(self.mixture) * (1 + 1e-9)
 
     def server_events(self) -> tuple[Event, ...]:
@@ -238,8 +244,10 @@ class AlgorithmOne:
         """
         weights = np.sort(np.asarray(self.mixture, dtype=np.float64))
         sample = self.sites_per_round or len(weights)
-        # The site of largest weight beside the lightest others: the least noise a sum can have.
-        sigma = self.noise * float(np.linalg.norm(np.append(weights[: sample - 1], weights[-1])))
+        # The site of largest weight beside the lightest others, of which those conspire that add
+        # most: the least noise a sum can have.
+        others = weights[: max(0, sample - 1 - self.conspirators)]
+        sigma = self.noise * float(np.linalg.norm(np.append(others, weights[-1])))
         what, reach = "sums of noisy gradient steps", float(weights[-1])
         # λ-weighted noise of independent sites has σ_g‖λ‖; one site moves the sum by its own λ.
         rounds = self.rounds * self.runs

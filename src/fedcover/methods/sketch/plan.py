@@ -78,8 +78,12 @@ def unit_records(privacy: Privacy, most_per_site: int | None) -> int:
 
 
 def unknown_shares(privacy: Privacy, n_sites: int) -> int:
-    """Noise shares that a viewer cannot take off: all but one, because a site knows its own."""
-    return max(1, n_sites - 1) if privacy.secure_sum else 1
+    """Noise shares that a viewer cannot take off: all but those of sites that tell what they know.
+
+    A site that looks knows its own, and is one of the conspirators. What is left is never less than
+    the share of the site whose records are asked about.
+    """
+    return max(1, n_sites - privacy.conspirators) if privacy.secure_sum else 1
 
 
 def noise_for(
@@ -125,7 +129,7 @@ def noise_for(
     ]
     if confusion:
         events.append(GaussianRelease("confusion matrix", rest[0] * one, one))
-    # Each site adds so little that what is needed comes together from the others' shares alone.
+    # Each site adds so little that what is needed comes together from the unknown shares alone.
     sigmas = [e.sigma / others for e in events] + [0.0]
     return Noise(scale, sigmas[1], sigmas[0], sigmas[2] if confusion else 0.0, tuple(events))
 
@@ -143,7 +147,7 @@ def predicted_deviation(
     Of sums averaged over the widest window, as they are where noise is large.
     """
     noise = noise_for(privacy, layout, n_sites, most_per_site, confusion)
-    # All n shares are in the sum, though ε is promised by n - 1 of them.
+    # All n shares are in the sum, though ε is promised by n - c of them.
     per_row = noise.table_sigma / noise.scale * math.sqrt(n_sites)
     window = factor.windows(layout.bins)[0]
     # Noise grows slowly along the bins; half way stands for wherever the threshold will be.

@@ -67,8 +67,8 @@ def charges_of(run: Run, site: Site, budget: Budget) -> list[Event]:
     )
     if not isinstance(run.make_method(), Sketch):
         task = replace(task, targets=tuple(Target(name, (name,)) for name in names))
-    view = run.view if run.sums else "server"
-    privacy = Privacy(budget.epsilon or 1.0, budget.delta, budget.unit, budget.relation, view)
+    seen = (run.view, run.conspirators) if run.sums else ("server", 1)
+    privacy = Privacy(budget.epsilon or 1.0, budget.delta, budget.unit, budget.relation, *seen)
     method: Any = _Charging(run.make_method(), privacy, task.noise_sites if run.sums else 1)
     InProcess().run(method, task, made_up)
     events: list[Event] = method.events
@@ -141,8 +141,9 @@ def _sum(run: Run, at_server: bool) -> tuple[bool, str]:
             fix="Set it in pyproject.toml, or choose view='server', which needs more noise",
         )
     names = tuple(f"site {i}" for i in range(run.sites))
-    terms = SumSpec(run.run, names, {"table": (1,)}, threshold=run.min_survivors(run.sites))
-    says = f"{terms.threshold} of {run.sites} sites must stay to the end"
+    fewest, against = run.min_survivors(run.sites), run.conspirators
+    terms = SumSpec(run.run, names, {"table": (1,)}, threshold=fewest, conspirators=against)
+    says = f"{terms.threshold} of {run.sites} sites must stay to the end; {against} may conspire"
     if at_server:
         readable(Path(run.roster))
         roster = read_roster(run.roster)
@@ -162,7 +163,7 @@ def _accepted(run: Run, tested: SiteUnderTest) -> tuple[bool, str]:
     tested.policy.check_privacy(run.privacy, tested.ledger is not None)
     survivors = run.min_survivors(run.sites)
     if survivors is not None:
-        tested.policy.check_sum(survivors)
+        tested.policy.check_sum(survivors, run.conspirators, run.privacy)
         if not tested.sums:
             raise Refusal(
                 "agreement",

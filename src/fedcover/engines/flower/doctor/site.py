@@ -80,7 +80,10 @@ def _policy(config: SiteConfig) -> tuple[SitePolicy, str]:
     policy = read_policy(config)
     exact = "exact answers allowed" if policy.exact else "no answer without a budget"
     least = f"secure sums of at least {policy.least_sum} sites"
-    return policy, f"{', '.join(policy.methods)}; {exact}; {least}"
+    against = f"against {policy.conspirators} that conspire with the server"
+    if policy.conspirators == 0:
+        against = "that trust every other site"
+    return policy, f"{', '.join(policy.methods)}; {exact}; {least}, {against}"
 
 
 def _data(config: SiteConfig) -> tuple[Site, str]:
