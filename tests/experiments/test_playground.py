@@ -123,7 +123,7 @@ def test_federations_do_as_forecast(setting):
 
 def records_of(counts, rng):
     """Scores with the counts of each bin, from the top, spread over the bin."""
-    from fedcover.methods.sketch.grid import NOISY_BINS, standard_cuts, upper_edges
+    from fedcover.methods.sketch.table import NOISY_BINS, standard_cuts, upper_edges
     from fedcover.position import scores_at
 
     cuts = np.array(standard_cuts(NOISY_BINS), dtype=np.int64)

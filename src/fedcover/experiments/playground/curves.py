@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcover._io.files import read_outputs
-from fedcover.methods.sketch.grid import NOISY_BINS, bins_of, standard_cuts
+from fedcover.methods.sketch.table import NOISY_BINS, bins_of, standard_cuts
 from fedcover.position import positions
 from fedcover.scores import APS
 

@@ -17,8 +17,7 @@ from fedcover.experiments.playground.curves import Curves
 from fedcover.methods.sketch import factor, plan
 from fedcover.methods.sketch.certify import views
 from fedcover.methods.sketch.curve import WHOLE_BIN
-from fedcover.methods.sketch.grid import standard_cuts
-from fedcover.methods.sketch.table import Layout
+from fedcover.methods.sketch.table import Layout, standard_cuts
 from fedcover.privacy.statement import Privacy
 
 Float64 = NDArray[np.float64]
