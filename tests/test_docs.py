@@ -12,7 +12,8 @@ from fedcover.methods import registry
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(python|console|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+NUMBER = re.compile(r"(?<![\w.])\d+\.\d+|(?<![\w.])\d+(?![\w.])")
 
 
 def runnable(page):
@@ -21,18 +22,36 @@ def runnable(page):
 
 @pytest.mark.parametrize("page", [p for p in PAGES if runnable(p)], ids=lambda p: p.name)
 @pytest.mark.filterwarnings("default")
-def test_page_runs(page, tmp_path, monkeypatch):
+def test_page_runs(page, tmp_path, monkeypatch, capsys):
+    """A block of text behind a block of Python is what that prints."""
     monkeypatch.chdir(tmp_path)
     scope: dict[str, object] = {}
+    printed = ""
     for kind, text in runnable(page):
         if kind == "python":
+            capsys.readouterr()
             exec(compile(text, page.name, "exec"), scope)
+            printed = capsys.readouterr().out
+            continue
+        if kind == "text":
+            if printed:
+                same_but_for_rounding(printed, text)
             continue
         for line in text.splitlines():
             if line.startswith("$ fedcover "):
                 command = [sys.executable, "-m", "fedcover", *shlex.split(line)[2:]]
                 done = subprocess.run(command, capture_output=True, text=True, check=False)
                 assert done.returncode == 0, done.stderr
+
+
+def same_but_for_rounding(printed, shown):
+    """The same words; numbers may differ by two in the last digit shown, as processors do."""
+    assert NUMBER.sub("#", printed).split() == NUMBER.sub("#", shown).split()
+    for got, told in zip(NUMBER.findall(printed), NUMBER.findall(shown), strict=True):
+        assert abs(float(got) - float(told)) <= 2.01 * 10 ** -len(told.partition(".")[2]), (
+            got,
+            told,
+        )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

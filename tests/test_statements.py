@@ -104,3 +104,50 @@ def test_the_pages_name_the_methods_that_state_an_epsilon(sites):
         assert cals["a"].privacy is not None
         stating.add(entry.method.__name__)
     assert named == stating == {e.method.__name__ for e in registry.entries() if e.private}
+
+
+def test_the_page_of_privacy_lists_what_is_released_as_the_events_do(sites):
+    """Names and shares of the budget: 1/z² of a release is its part of the whole."""
+    text = (DOCS / "privacy.md").read_text(encoding="utf-8").split("## What is released", 1)[1]
+    listed = re.findall(r"^\d\. (.*?)(?=^\d\. |^$)", text, re.MULTILINE | re.DOTALL)
+    rng = np.random.default_rng(0)
+    guessing = [
+        fc.Site(s.name, s.scores, s.labels, n_classes=3, predictions=rng.integers(0, 3, len(s)))
+        for s in sites
+    ]
+    plain = fc.collect(sites, privacy=BUDGET).privacy
+    full = fc.collect(guessing, fc.methods.Sketch(confusion=True), privacy=BUDGET).privacy
+    assert len(listed) == len(full.events) == len(plain.events) + 1
+    for item, words in zip(listed, ("table", "label totals", "confusion matrix"), strict=True):
+        assert sum(words in event.what for event in full.events) == 1
+        assert words.split()[0] in item
+    for statement, words, item in ((plain, "totals", listed[1]), (full, "confusion", listed[2])):
+        parts = {e.what: e.count / e.noise_multiplier**2 for e in statement.events}
+        part = next(part for what, part in parts.items() if words in what)
+        said = int(re.search(r"with (\d+) %", item).group(1))
+        assert round(100 * part / sum(parts.values())) == said
+
+
+def test_errors_name_the_methods_that_the_registry_does(sites, outside):
+    """The list in an error is made of the registry, with what came from elsewhere."""
+    for can, more in (("private", {"privacy": BUDGET}), ("certifies", {"certify": 0.9})):
+        wanted = {f"{e.method.__name__}()" for e in registry.entries() if getattr(e, can)}
+        with pytest.raises(fc.FedcoverError) as refused:
+            fc.calibrate(sites, method=fc.methods.Pooled(), **more)
+        assert set(re.findall(r"\w+\(\)", refused.value.allowed)) == wanted
+
+
+def test_the_exponential_mechanism_says_its_epsilon_in_words_and_makes_no_statement(sites):
+    method = fc.methods.ExponentialMechanism(epsilon=1.5)
+    cal = fc.calibrate(sites, method=method)["a"]
+    assert cal.privacy is None
+    assert "must be trusted" in cal.reveals
+    assert "1.5-differentially private" in cal.reveals
+
+
+def test_own_scores_are_spoken_of_wherever_they_set_thresholds(sites):
+    """Local states ε = 0 and says in the same breath what its thresholds are."""
+    cal = fc.calibrate(sites, method=fc.methods.Local(), privacy=BUDGET)["a"]
+    assert own_records_set_it(cal, sites[0])
+    assert "score of one record" in cal.privacy.describe()
+    assert "do not publish them" in cal.privacy.describe()

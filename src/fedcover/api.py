@@ -53,7 +53,8 @@ def calibrate(
         sites. A dictionary: a new name for a group of sites, ``{"north": ["a", "b"]}``, or for
         label counts or probabilities, ``{"clinic": [10, 0, 3]}``.
     privacy
-        The budget of the run, for DPFedCP() or Local(); None for no differential privacy.
+        The budget of the run, for methods that keep one: `fedcover methods` lists them. None
+        for no differential privacy.
     engine
         What carries the messages; default in-process.
     seed

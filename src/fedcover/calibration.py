@@ -14,7 +14,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcover import checks, scores
-from fedcover._io.facts import digest, facts_of, from_json, made_of, to_json
+from fedcover._io.facts import (
+    FIELDS_THAT_CANNOT_BE,
+    MAX_JSON,
+    digest,
+    facts_of,
+    from_json,
+    made_of,
+    plain_texts,
+    to_json,
+)
+from fedcover._io.reading import read_whole
 from fedcover._io.writing import write
 from fedcover.certificate import Certificate
 from fedcover.checks import Floats, Seed
@@ -273,7 +283,7 @@ class Calibration:
         """Read what `save` wrote; refuses what is corrupt, foreign or newer."""
         try:
             path = Path(path)
-            data = path.read_bytes()
+            data = read_whole(path, MAX_JSON)
         except OSError as error:
             raise _unreadable(path, f"cannot be opened ({error.strerror})") from None
         except (TypeError, ValueError):
@@ -301,11 +311,13 @@ class Calibration:
             raise _unreadable(path, "was changed or damaged: its checksum does not match")
         try:
             return cls._from_body(body, version)
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise _unreadable(path, f"has fields that cannot be ({error})") from None
+        except FIELDS_THAT_CANNOT_BE as error:
+            raise _unreadable(path, f"has fields that cannot be ({str(error)[:200]})") from None
 
     @classmethod
     def _from_body(cls, body: dict[str, Any], version: int) -> Calibration:
+        if not plain_texts(body):
+            raise ValueError("a text with characters that cannot be seen")
         values = dict(body)
         limits = np.array(values.pop("thresholds"), dtype=np.float64)
         alpha = checks.alphas(values.pop("alpha"))

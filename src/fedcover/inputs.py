@@ -10,6 +10,7 @@ import numbers
 import re
 from collections.abc import Sequence
 from typing import Any
+from unicodedata import category
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +19,14 @@ from fedcover.errors import FedcoverError
 
 Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.int64]
+
+LONGEST_NAME = 1000
+"""Characters of the name of a class."""
+
+STEERING = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+"""Unicode's categories of characters that are not seen but do something."""
+
+JOINERS = "\u200c\u200d"
 
 WHOLE_TEXT = re.compile(r"(\d+)(?:\.0*)?")
 """A class number as text; a table that went through floats says 1.0 for 1."""
@@ -131,7 +140,23 @@ def names(
             allowed=f"{n_classes} different names",
             fix="Give one name per probability column, in their order",
         )
+    for text in texts:
+        if len(text) > LONGEST_NAME or not is_plain(text):
+            raise FedcoverError(
+                f"{what} has the name {shown(text)}",
+                allowed=f"at most {LONGEST_NAME} characters that can be seen",
+                fix="Rename the class: line breaks and marks that steer a screen stand in no name",
+            )
     return texts
+
+
+def is_plain(text: str) -> bool:
+    """Whether a text shows what it says, on a screen, in a page and in a file.
+
+    Control characters move cursors, format characters turn the direction of writing. The two that
+    join and part letters belong to several scripts.
+    """
+    return text.isprintable() or not any(category(c) in STEERING and c not in JOINERS for c in text)
 
 
 def shown(value: Any) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcover import checks
+from fedcover._io.cells import cell_of
 from fedcover._io.writing import replacing
 from fedcover.diagnostics import Coverage, clopper_pearson, coverage_by
 from fedcover.errors import FedcoverError
@@ -141,7 +142,8 @@ class PredictionSets:
     def to_csv(self, path: str | Path, ids: Sequence[Any] | None = None) -> None:
         """Write the rows as a csv file; the labels of a set are joined by '|'.
 
-        Replaces the file only when fully written.
+        Replaces the file only when fully written. A text that a spreadsheet would run, such as one
+        that begins with '=', gets an apostrophe in front: see `fedcover._io.cells`.
         """
         odd = next((name for name in self.label_names or () if "|" in name), None)
         if odd is not None:
@@ -155,7 +157,8 @@ class PredictionSets:
             writer = csv.writer(file)
             writer.writerow(["id", "alpha", "size", "labels"])
             for row in rows:
-                writer.writerow([row["id"], row["alpha"], row["size"], "|".join(row["labels"])])
+                labels = cell_of("|".join(row["labels"]))
+                writer.writerow([cell_of(str(row["id"])), row["alpha"], row["size"], labels])
 
     def _only(self, values: NDArray[Any]) -> NDArray[Any]:
         return values[0] if len(self.alpha) == 1 else values

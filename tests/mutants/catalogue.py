@@ -645,6 +645,87 @@ _COVERAGE = [
     ),
 ]
 
+HOSTILE = "tests/test_hostile_files.py"
+
+_FILES = [
+    Mutant(
+        "declared-shape-believed",
+        "an array's header may say more than its bytes are",
+        "src/fedcover/_io/archives.py",
+        "if not dtype.hasobject and found.start + found.nbytes != info.file_size:",
+        "if False:",
+        tests=(f"{HOSTILE}::test_an_array_is_as_long_as_its_header_says",),
+    ),
+    Mutant(
+        "sketch-of-any-shape",
+        "a sketch's table is unpacked whatever its shape is",
+        SKETCH + "file.py",
+        'if member.shape != shape or member.dtype.kind != "i" or member.fortran:',
+        "if False:",
+        tests=(
+            "tests/sketch/test_file.py::test_what_unpacks_to_too_much_is_refused_before_unpacking",
+        ),
+    ),
+    Mutant(
+        "formula-in-a-cell",
+        "a cell may begin with an equals sign",
+        "src/fedcover/_io/cells.py",
+        "if _FIRST.match(text) and not _NUMBER.fullmatch(text):",
+        "if False:",
+        tests=(HOSTILE,),
+    ),
+    Mutant(
+        "names-that-steer",
+        "names of classes may hold control characters",
+        "src/fedcover/inputs.py",
+        "if len(text) > LONGEST_NAME or not is_plain(text):",
+        "if False:",
+        tests=(f"{HOSTILE}::test_names_that_steer_a_screen_are_refused",),
+    ),
+    Mutant(
+        "texts-that-steer",
+        "texts of a calibration may hold control characters",
+        "src/fedcover/calibration.py",
+        "if not plain_texts(body):",
+        "if False:",
+        tests=(f"{HOSTILE}::test_texts_of_a_file_steer_no_screen",),
+    ),
+    Mutant(
+        "query-without-end",
+        "a query may ask for more noise than memory holds",
+        "src/fedcover/methods/queries.py",
+        "if math.prod(lengths) > LONGEST:",
+        "if False:",
+        tests=(
+            "tests/methods/test_queries.py::test_noise_for_more_steps_than_memory_holds_is_refused",
+        ),
+    ),
+    Mutant(
+        "query-of-any-shape",
+        "arrays of a query may have any shape",
+        "src/fedcover/methods/queries.py",
+        "if not good or any(n not in (None, m) for n, m in zip(shape, array.shape, strict=True)):",
+        "if not good:",
+        tests=("tests/methods/test_queries.py",),
+    ),
+    Mutant(
+        "state-without-sense",
+        "a site's memory of a secure sum is taken as it is",
+        SUMS + "state.py",
+        "if not state._fits():",
+        "if False:",
+        tests=("tests/securesum/test_state.py",),
+    ),
+    Mutant(
+        "errors-with-an-old-list",
+        "errors name methods by a list of their own",
+        "src/fedcover/methods/base.py",
+        "allowed=f\"privacy with {those_that('private')}\",",
+        'allowed="privacy with DPFedCP() or Local()",',
+        tests=("tests/test_statements.py::test_errors_name_the_methods_that_the_registry_does",),
+    ),
+]
+
 MUTANTS: tuple[Mutant, ...] = (
     *_less_noise(),
     *_NOISE,
@@ -653,4 +734,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *_SECURE_SUM,
     *_AT_A_SITE,
     *_COVERAGE,
+    *_FILES,
 )

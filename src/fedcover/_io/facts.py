@@ -23,8 +23,25 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-MAX_JSON = 1 << 30
-"""Longest JSON that is read, in bytes or characters."""
+from fedcover.inputs import is_plain
+
+MAX_JSON = 1 << 28
+"""Longest JSON that is read, in bytes or characters: a calibration of a million labels and more."""
+
+MOST_INSIDE = 1 << 21
+"""Most lists and objects in it: an empty one takes thirty times the memory of its text."""
+
+FIELDS_THAT_CANNOT_BE = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What it takes to make something of facts that somebody else has written: whoever reads a file
+turns these into its own error. Anything else is a fault of ours."""
 
 
 def to_json(facts: Mapping[str, Any], *, ascii_only: bool = True, compact: bool = False) -> str:
@@ -42,6 +59,9 @@ def from_json(text: bytes | str, most: int = MAX_JSON) -> dict[str, Any]:
     """The facts of such a text; a ValueError for anything that two readers could read as two."""
     if len(text) > most:
         raise ValueError(f"it is longer than {most}")
+    raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+    if raw.count(b"[") + raw.count(b"{") > MOST_INSIDE:
+        raise ValueError("it has too many lists and objects in it")
     try:
         facts = json.loads(
             text if isinstance(text, str) else text.decode(),
@@ -54,6 +74,15 @@ def from_json(text: bytes | str, most: int = MAX_JSON) -> dict[str, Any]:
     if not isinstance(facts, dict):
         raise ValueError("it is not an object")
     return facts
+
+
+def plain_texts(facts: Any) -> bool:
+    """Whether all texts in facts show what they say: they come to screens and pages."""
+    if isinstance(facts, str):
+        return is_plain(facts.replace("\n", " "))
+    if isinstance(facts, dict):
+        return all(plain_texts(key) and plain_texts(value) for key, value in facts.items())
+    return not isinstance(facts, list) or all(map(plain_texts, facts))
 
 
 def digest(content: bytes | str) -> str:

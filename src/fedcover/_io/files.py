@@ -9,8 +9,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from fedcover import checks
+from fedcover._io.archives import Archive, BrokenArchive, Member
 from fedcover._io.tables import broken, explain, read_csv, read_parquet, refuse_disguised
 from fedcover.checks import Floats, Ints
 from fedcover.errors import FedcoverError, FileError
@@ -116,7 +115,7 @@ class RawOutputs:
             counts = checks.counts(counts, c, what + "label_counts")
         ids = self.arrays.get("ids")
         if ids is not None:
-            ids = tuple(_text(i) for i in np.ravel(ids))
+            ids = tuple(_text(i) for i in (ids if self.tabular else np.ravel(ids)))
             if len(ids) != n:
                 raise FileError(
                     f"{what}{len(ids)} ids for {n} records",
@@ -171,22 +170,21 @@ def open_outputs(path: str | Path, *, logits: bool = False, labels: bool = True)
 
 def _npz(path: Path, labels: bool) -> dict[str, Any]:
     wanted = ("probs", "logits", "label_names", "label_counts", "ids", *["labels"] * labels)
-    found, present = {}, []
+    found: dict[str, Any] = {}
     try:
-        with path.open("rb") as stream:
-            file = np.load(stream, allow_pickle=False)
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise ValueError("a single array, not an archive of named ones")
-            with file:
-                present = list(file.files)
-                for key in (k for k in wanted if k in present):
-                    found[key] = _array(path, file, key)
-    except FileError:
-        raise
-    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        with Archive(path) as file:
+            present = file.names
+            members = {key: file.member(key) for key in wanted if key in present}
+            for key, member in members.items():
+                _no_objects(path, member, key)
+            size = sum(member.nbytes for member in members.values())
+            if size > file.room:
+                raise BrokenArchive(f"its arrays have {size} bytes, more than {file.room}")
+            found = {key: file.read(member) for key, member in members.items()}
+    except OSError as error:
         raise broken(path, error) from None
-    except (NotImplementedError, RuntimeError, MemoryError) as error:  # encrypted, or patched
-        raise broken(path, error) from None
+    except BrokenArchive as error:
+        raise broken(path, error.__cause__ or error) from None
     if ("probs" in found) == ("logits" in found):
         both = "both 'probs' and 'logits'"
         none = f"neither 'probs' nor 'logits', but {listed(present, 8) or 'no array'}"
@@ -198,12 +196,9 @@ def _npz(path: Path, labels: bool) -> dict[str, Any]:
     return found
 
 
-def _array(path: Path, file: Any, key: str) -> Any:
-    try:
-        return file[key]
-    except ValueError as error:
-        if "Object arrays" not in str(error):
-            raise
+def _no_objects(path: Path, member: Member, key: str) -> None:
+    if not member.dtype.hasobject:
+        return
     plain = {
         "labels": "labels.astype(int), or labels.astype(str) together with label_names",
         "label_names": "label_names.astype(str)",

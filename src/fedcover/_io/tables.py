@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcover._io.archives import LEAST_ROOM, MOST_TIMES
+from fedcover._io.cells import text_of
+from fedcover._io.facts import FIELDS_THAT_CANNOT_BE
 from fedcover.checks import ROW_SUM_TOLERANCE
 from fedcover.errors import FileError
 from fedcover.inputs import listed
@@ -25,14 +28,14 @@ def read_csv(path: Path, want: tuple[str, ...]) -> dict[str, Any]:
     """The class columns as `probs` and `label_names`, and those of `label` and `id` wanted."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            header = [h.strip() for h in next(csv.reader(file), [])]
+            header = [text_of(h.strip()) for h in next(csv.reader(file), [])]
         classes, extra = _columns(path, header, want)
         try:
-            probs = _csv_columns(path, classes, float)
+            probs = _csv_columns(path, classes)
         except ValueError as error:
             _find_text(path, header, classes)
             raise error from None
-        texts = {name: _csv_columns(path, [at], str)[:, 0] for name, at in extra.items()}
+        texts = {name: _csv_texts(path, at) for name, at in extra.items()}
     except FileError:
         raise
     except (OSError, ValueError, IndexError, csv.Error) as error:
@@ -52,24 +55,72 @@ def read_parquet(path: Path, want: tuple[str, ...]) -> dict[str, Any]:
             fix="pip install 'fedcover[parquet]'",
         ) from None
     try:
-        table = parquet.read_table(path)
+        # Texts are read as the dictionary that they are stored as: a long one stands there once.
+        with parquet.ParquetFile(path) as file:
+            of_text = [field.name for field in file.schema_arrow if _is_text(field.type)]
+        with parquet.ParquetFile(path, read_dictionary=of_text) as file:
+            _plausible(file.metadata, room_of(path))
+            table = file.read()
         header = list(table.column_names)
         classes, extra = _columns(path, header, want)
         columns = []
         for k in classes:
             try:
-                columns.append(np.asarray(table.column(k), dtype=np.float64))
+                columns.append(_numbers(table.column(k)))
             except (ValueError, TypeError):
-                raise _not_numbers(path, header[k], table.column(k)[0].as_py(), 0) from None
+                first = table.column(k)[0].as_py() if len(table) else ""
+                raise _not_numbers(path, header[k], first, 0) from None
         texts = {
-            name: np.array([str(v) for v in table.column(at).to_pylist()], dtype=np.str_)
-            for name, at in extra.items()
+            name: _short_texts(path, _parquet_texts(table.column(at))) for name, at in extra.items()
         }
     except FileError:
         raise
-    except (OSError, ValueError, TypeError, pyarrow.ArrowException) as error:
+    except (OSError, pyarrow.ArrowException, *FIELDS_THAT_CANNOT_BE) as error:
         raise broken(path, error) from None
     return _tabular(path, np.column_stack(columns), [header[k] for k in classes], texts)
+
+
+def room_of(path: Path) -> int:
+    """Bytes that the arrays of a file may have in memory."""
+    return max(LEAST_ROOM, MOST_TIMES * path.stat().st_size)
+
+
+def _plausible(metadata: Any, room: int) -> None:
+    """Refuses a file that says it has more than it may."""
+    groups = [metadata.row_group(k) for k in range(metadata.num_row_groups)]
+    values = sum(g.column(k).num_values for g in groups for k in range(g.num_columns))
+    numbers = 8 * max(values, metadata.num_rows * metadata.num_columns)
+    if max(numbers, sum(group.total_byte_size for group in groups)) > room:
+        raise ValueError(f"{metadata.num_rows} rows of {metadata.num_columns} columns")
+
+
+def _is_text(kind: Any) -> bool:
+    return str(kind) in ("string", "large_string", "binary", "large_binary")
+
+
+def _numbers(column: Any) -> NDArray[np.float64]:
+    """The numbers of a column; text that is one is one."""
+    if not str(column.type).startswith("dictionary"):
+        return np.asarray(column, dtype=np.float64)
+    parts = []
+    for chunk in column.chunks:
+        known = np.array([float(text) for text in chunk.dictionary.to_pylist()])
+        parts.append(known[np.asarray(chunk.indices.fill_null(-1))])
+        if chunk.null_count:
+            raise ValueError("a number is missing")
+    return np.concatenate(parts) if parts else np.empty(0)
+
+
+def _parquet_texts(column: Any) -> list[str]:
+    """The texts of a column; rows with the same text share it."""
+    out: list[str] = []
+    for chunk in column.chunks:
+        if not hasattr(chunk, "dictionary"):
+            out += [str(value) for value in chunk.to_pylist()]
+            continue
+        known = [str(value) for value in chunk.dictionary.to_pylist()]
+        out += [str(None) if k is None else known[k] for k in chunk.indices.to_pylist()]
+    return out
 
 
 def explain(names: list[str], table: NDArray[Any]) -> tuple[str, str]:
@@ -96,7 +147,7 @@ def refuse_disguised(path: Path, names: list[str], table: NDArray[Any]) -> None:
             )
 
 
-def broken(path: Path, error: Exception) -> FileError:
+def broken(path: Path, error: BaseException) -> FileError:
     """The error for a file that is not what its name says."""
     return FileError(
         f"{path} cannot be read ({type(error).__name__}: {str(error)[:200]})",
@@ -105,12 +156,27 @@ def broken(path: Path, error: Exception) -> FileError:
     )
 
 
-def _csv_columns(path: Path, columns: list[int], kind: type) -> NDArray[Any]:
+def _csv_texts(path: Path, at: int) -> list[str]:
+    """A column of texts, as a list: an array would make room for the longest in every row."""
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        rows = csv.reader(file)
+        next(rows)
+        return _short_texts(path, [text_of(row[at]) for row in rows if row])
+
+
+def _short_texts(path: Path, texts: list[str]) -> list[str]:
+    longest = max(map(len, texts), default=0)
+    if 4 * longest * len(texts) > room_of(path):
+        raise ValueError(f"a text of {longest} characters in a column of {len(texts)} rows")
+    return texts
+
+
+def _csv_columns(path: Path, columns: list[int]) -> NDArray[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a file without rows is refused later
         return np.loadtxt(
             path,
-            dtype=kind,
+            dtype=float,
             comments=None,
             delimiter=",",
             skiprows=1,
@@ -194,7 +260,7 @@ def _row_index(path: Path, name: str) -> FileError:
 
 
 def _tabular(
-    path: Path, probs: NDArray[Any], label_names: list[str], texts: dict[str, NDArray[Any]]
+    path: Path, probs: NDArray[Any], label_names: list[str], texts: dict[str, list[str]]
 ) -> dict[str, Any]:
     for k, name in enumerate(label_names):
         counting = name.casefold() == "index" and len(probs) > 1

@@ -29,7 +29,9 @@ import numpy as np
 
 import fedcover as fc
 from fedcover import checks
+from fedcover._io.cells import text_of
 from fedcover._io.files import SUFFIXES, ModelOutputs, open_outputs
+from fedcover._io.reading import read_whole
 from fedcover._io.writing import output_file
 from fedcover.cli.common import score_named
 from fedcover.errors import FedcoverError, FileError
@@ -207,6 +209,9 @@ def _arrays(path: Path) -> set[str]:
 HEADINGS = {"label", "labels", "class", "classes", "name"}
 """First cells of a header row of a csv file."""
 
+MOST_TEXT = 1 << 28
+"""Longest of these files, in bytes."""
+
 FORMS = "a list in class order or an object (.json), two columns class,value (.csv), or lines"
 
 
@@ -269,7 +274,7 @@ class LabelFile:
 def read_label_file(path: Path) -> LabelFile:
     """Read the file; which classes it speaks of is checked later."""
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = read_whole(path, MOST_TEXT).decode("utf-8-sig")
     except OSError as error:
         raise _unreadable(path, f"cannot be opened ({error.strerror})") from None
     except UnicodeDecodeError:
@@ -326,7 +331,7 @@ def _json(path: Path, text: str) -> list[str] | dict[str, str]:
 def _csv(path: Path, text: str) -> dict[str, str]:
     try:
         lines = csv.reader(io.StringIO(text, newline=""))
-        rows = [[cell.strip() for cell in row] for row in lines if any(row)]
+        rows = [[text_of(cell.strip()) for cell in row] for row in lines if any(row)]
     except csv.Error as error:
         raise _unreadable(path, f"is not a csv file ({error})") from None
     if rows and rows[0][0].casefold() in HEADINGS:

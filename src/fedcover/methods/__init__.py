@@ -1,6 +1,7 @@
 """The calibration methods, one file or folder each, and the one list that names them.
 
 base.py          what a method is: a server half that asks, a site half that answers
+queries.py       what a server asks, read and checked
 replies.py       what sites sent, read and checked
 registry.py      the list; `register` adds one from elsewhere
 sketch/          one noisy table for every target and level

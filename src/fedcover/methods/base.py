@@ -176,7 +176,7 @@ class ServerMethod:
         if task.privacy is not None:
             raise FedcoverError(
                 f"privacy with method {getattr(self, 'label', type(self).__name__)}",
-                allowed="privacy with Sketch(), DPFedCP(), or Local(), where nothing leaves a site",
+                allowed=f"privacy with {those_that('private')}",
                 fix="Change the method, or leave privacy out",
             )
         return None
@@ -187,6 +187,13 @@ class ServerMethod:
 
     def finalise(self, task: Task, published: Published, target: Target, site: Site | None) -> Fit:
         return published[target.name]
+
+
+def those_that(can: str) -> str:
+    """The methods of the one list that can do something, such as "private", for errors."""
+    from fedcover.methods import registry  # which is made of methods
+
+    return ", ".join(f"{e.method.__name__}()" for e in registry.entries() if getattr(e, can))
 
 
 def under_budget(method: Method, privacy: Privacy | None) -> Method:
@@ -211,7 +218,7 @@ def checked_certify(certify: float | None, method: Method) -> float | None:
     if not getattr(method, "certifies", False):
         raise FedcoverError(
             f"certify with method {method.label}",
-            allowed="Sketch(), with or without privacy, and Local()",
+            allowed=those_that("certifies"),
             fix="Leave method out, or write method=fedcover.methods.Sketch()",
         )
     return certify

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from fedcover import checks
 from fedcover.errors import FedcoverError
-from fedcover.methods.base import Float64, Published, ServerHalf, Task
+from fedcover.methods.base import Float64, Published, ServerHalf, Task, those_that
 from fedcover.methods.pooled import _ByPooling, _Pool
 from fedcover.methods.site_quantiles import common_fit, refuse_distributions
 from fedcover.methods.sketch.table import FEWEST_BINS, MOST_BINS, standard_cuts
@@ -54,6 +54,9 @@ class ExponentialMechanism(_ByPooling):
     ε protects one record against those who see the thresholds, and nobody else: the server has the
     raw scores. It is therefore an option of the method and not a `Privacy` budget, which protects
     against the server, too. Replacing a record is what is protected; numbers of records are public.
+
+    A calibration made with it has no `PrivacyStatement`: the ε of one speaks of all that left the
+    sites, which is infinite here. That of the thresholds is said in words, in `reveals`.
 
     Parameters
     ----------
@@ -91,7 +94,7 @@ class ExponentialMechanism(_ByPooling):
                 f"privacy with method {self.label}",
                 allowed="its own option epsilon, which does not protect against the server",
                 fix="Use ExponentialMechanism(epsilon=1) if the server may see every score, else "
-                "DPFedCP() or Sketch() with privacy",
+                f"one of {those_that('private')} with privacy",
             )
         return None
 

@@ -37,6 +37,7 @@ from fedcover.methods.base import (
     Task,
     ask_all,
 )
+from fedcover.methods.queries import read_floats, read_wholes
 from fedcover.methods.replies import read_positions, reply_of
 from fedcover.position import TOP, Positions, distances_at, positions, scores_at
 from fedcover.privacy.randomness import SYSTEM, Randomness
@@ -84,7 +85,7 @@ class QuantileAverage(ServerMethod):
 
     @classmethod
     def answer(cls, query: Message, site: Site, source: Randomness = SYSTEM) -> Message:
-        alphas = checks.alphas(query.arrays["alphas"].tolist())
+        alphas = checks.alphas(read_floats(query, "alphas", None).tolist())
         sample = WeightedSample(site.positions, np.ones(len(site)))
         quantile = conformal_positions(sample, alphas, np.ones(1))[:, 0]
         return Message("own-quantiles", {"quantiles": quantile}, {"size": len(site)})
@@ -212,14 +213,7 @@ class QuantileOfQuantiles(ServerMethod):
 
     @classmethod
     def answer(cls, query: Message, site: Site, source: Randomness = SYSTEM) -> Message:
-        ranks = query.arrays["ranks"]
-        whole = ranks.ndim == 1 and ranks.dtype.kind in "iu"
-        if not whole or not ((ranks >= 1) & (ranks <= len(site))).all():
-            raise FedcoverError(
-                f"a query asks for ranks that site {site.name!r} does not have",
-                allowed=f"whole numbers from 1 to {len(site)}",
-                fix="Server and site disagree on the number of records",
-            )
+        ranks = read_wholes(query, "ranks", None, least=1, most=len(site))
         return Message("ranked-scores", {"scores": np.sort(site.positions)[ranks - 1]})
 
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from fedcover import checks
 from fedcover.errors import FedcoverError
 from fedcover.methods.base import Float64, Message, Round, ServerHalf, ServerMethod, Task, ask_all
+from fedcover.methods.queries import read_whole
 from fedcover.methods.replies import (
     counts_reply,
     estimated_guarantee,
@@ -184,9 +185,9 @@ class TDigest(ServerMethod):
 
     @classmethod
     def answer(cls, query: Message, site: Site, source: Randomness = SYSTEM) -> Message:
-        delta = checks.whole(query.numbers["compression"], "compression", 10, 10_000)
+        delta = read_whole(query, "compression", 10, 10_000)
         groups, extra = [site.scores], {}
-        if query.numbers["per_label"]:
+        if read_whole(query, "per_label", 0, 1):
             groups = [site.scores[site.labels == y] for y in range(site.n_classes)]
             extra = dict(counts_reply(site).arrays)
         digests = [digest(scores, delta) for scores in groups]

@@ -18,6 +18,12 @@ from fedcover.privacy.events import Event, ExactRelease, GaussianRelease
 MOST_EPSILON = 1e6
 """Largest budget that noise is worked out for: beyond, there is none to speak of."""
 
+LEAST_MULTIPLIER = 1e-6
+"""σ/Δ below which there is no noise to speak of, ε being beyond 10¹¹, and 1/z² could overflow."""
+
+MOST_MULTIPLIER = 1e150
+"""σ/Δ from which a release says nothing, not in 2⁶³ of them, and z² could overflow."""
+
 
 def epsilon(events: Sequence[Event], delta: float) -> float:
     """The smallest ε known for which all events together are (ε, δ)-differentially private."""
@@ -31,7 +37,10 @@ def epsilon(events: Sequence[Event], delta: float) -> float:
     # Gaussian releases compose exactly, adaptive or not, as one of μ² = Σ 1/z_i²: nothing is lost,
     # where a sum of single ε would be far too large.
     precision = math.fsum(e.count / e.noise_multiplier**2 for e in released)
-    return _gaussian_epsilon(1 / math.sqrt(precision), delta) if precision > 0 else 0.0
+    if precision == 0:
+        return 0.0
+    z = 1 / math.sqrt(precision)
+    return math.inf if z < LEAST_MULTIPLIER else _gaussian_epsilon(z, delta)
 
 
 def gaussian_epsilon(noise_multiplier: float, count: int = 1, delta: float = 1e-5) -> float:
@@ -67,8 +76,8 @@ def _released(events: Sequence[Event]) -> list[GaussianRelease] | None:
     for event in events:
         if isinstance(event, ExactRelease):
             return None
-        if event.sensitivity > 0:
-            if event.noise_multiplier < 1e-6:  # no noise to speak of, and 1/z² would overflow
+        if event.sensitivity > 0 and event.noise_multiplier < MOST_MULTIPLIER:
+            if event.noise_multiplier < LEAST_MULTIPLIER:
                 return None
             out.append(event)
     return out

@@ -99,6 +99,9 @@ class Participant:
             made to open more. A retry of the latest query gets the same reply.
         """
         before = State() if state is None else State.of_bytes(state)
+        own = before.held if before.answered > STAGES.index("shares") else before.advertised
+        if before.spec is not None and self.name not in own:
+            raise refused("a state that another site has left behind", f"that of {self.name!r}")
         # A reply may be lost. The bytes that were sent are sent again and nothing is drawn anew: a
         # second draw of noise would say more than the first alone, and shares of two draws do not
         # fit together.

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from fedcover import wire
+from fedcover import checks, wire
 from fedcover.errors import FedcoverError
 from fedcover.securesum.commitments import ADVERTISEMENT, KeyAdvertisement
-from fedcover.securesum.crypto import SECRET
+from fedcover.securesum.crypto import SECRET, can_share
 from fedcover.securesum.spec import (
+    STAGES,
     VERSION,
     SumSpec,
     read_bytes,
@@ -82,6 +83,27 @@ class State:
         """
         return State(used=self.used, answered=self.answered)
 
+    def _fits(self) -> bool:
+        """Whether all that the next answer reads is there, and of the right length."""
+        if self.spec is None:
+            return self.answered in (0, len(STAGES))
+        own = SECRET if self.answered <= STAGES.index("masked") else 0
+        secrets = all(len(key) == own for key in (self.mask_key, self.share_key, self.seed))
+        inside = set(self.survivors) <= set(self.held) <= set(self.advertised)
+        agreed = bool(self.survivors) == (self.answered > STAGES.index("agree"))
+        return (
+            0 < self.answered < len(STAGES)
+            and secrets
+            and inside
+            and agreed
+            and set(self.advertised) <= set(self.spec.sites)
+            and all(can_share(k.mask_key) and can_share(k.share_key) for k in self._others())
+        )
+
+    def _others(self) -> list[KeyAdvertisement]:
+        """Keys with which secrets are still to be shared."""
+        return list(self.advertised.values()) if self.mask_key else []
+
     def to_bytes(self) -> bytes:
         """For the site's disk. The names of the arrays are those of the first version."""
         arrays = {
@@ -117,12 +139,14 @@ class State:
             stored = {name: read_bytes(message, name) for name in STORED}
             survivors = read_names(message, "survivors")
             invitation, names = stored.pop("terms"), stored.pop("used")
+            if len(names) % SECRET:
+                raise refused("names of runs that are none", "digests")
             used = tuple(names[k : k + SECRET] for k in range(0, len(names), SECRET))
             if version == 1:
                 return cls(used=used)
-            return cls(
+            state = cls(
                 used=used,
-                answered=int(message.numbers["answered"]),
+                answered=checks.whole(message.numbers["answered"], "answered", 0, len(STAGES)),
                 spec=SumSpec.of_message(wire.decode(invitation)) if invitation else None,
                 advertised={
                     name: KeyAdvertisement.of_bytes(keys)
@@ -132,6 +156,9 @@ class State:
                 survivors=survivors if survivors != ("",) else (),
                 **stored,
             )
+            if not state._fits():
+                raise refused("a state that no answer leaves behind", "a state")
+            return state
         except (FedcoverError, KeyError):
             raise FedcoverError(
                 "the state of this site's secure sums cannot be read",

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 from fedcover._io.facts import fits
 from fedcover.errors import FedcoverError
+from fedcover.inputs import is_plain
 
 T = TypeVar("T")
 
@@ -55,7 +56,8 @@ def read_settings(kind: type[T], config: Mapping[str, Any], *, what: str, fix: s
 def _typed(key: str, value: Any, one: Field[Any], hint: Any, fix: str) -> Any:
     """A value of the type of its field; a whole number will do where a broken one may stand."""
     kind = (*get_args(hint), hint)[0]
-    if not fits(value, kind) or (value == "" and one.default != ""):
+    steers = isinstance(value, str) and not is_plain(value)  # no path has such characters either
+    if not fits(value, kind) or steers or (value == "" and one.default != ""):
         allowed = f"{WORDS[kind]}: {one.metadata['says']}"
         raise FedcoverError(f"{key} is {value!r:.80}", allowed=allowed, fix=fix)
     return float(value) if kind is float else value

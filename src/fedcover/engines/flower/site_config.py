@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcover import scores
+from fedcover._io.reading import read_whole
 from fedcover.engines.flower.settings import read_settings, setting
 from fedcover.engines.remote.client import Client
 from fedcover.engines.remote.client_state import ClientState
@@ -16,6 +17,9 @@ from fedcover.errors import FedcoverError, FileError
 from fedcover.methods.registry import usual_names
 from fedcover.privacy.ledger import Ledger
 from fedcover.site import Site
+
+MOST_TEXT = 1 << 24
+"""Longest key or roster, in bytes."""
 
 FLOWERS_OWN = ("partition-id", "num-partitions")
 """What Flower's simulation adds to a node's configuration."""
@@ -149,7 +153,7 @@ def read_roster(path: str) -> Any:
 
 def _contents(path: str) -> bytes:
     try:
-        return Path(path).read_bytes()
+        return read_whole(Path(path), MOST_TEXT)
     except OSError as error:
         raise FileError(
             f"{path} cannot be opened ({error.strerror})",

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from fedcover import wire
-from fedcover._io.facts import from_json, to_json
+from fedcover._io.facts import MAX_JSON, from_json, to_json
+from fedcover._io.reading import read_whole
 from fedcover._io.writing import part_of
 from fedcover.engines.base import Traffic
 from fedcover.errors import FileError
@@ -67,7 +68,7 @@ class Checkpoint:
         """The replies of a finished round, if the same was asked; what it took is counted."""
         path = self.folder / f"{number}.round"
         try:
-            stored = wire.decode(path.read_bytes())
+            stored = wire.decode(read_whole(path, wire.MOST_BYTES))
             asked = stored.arrays["asked"].tobytes()
             replies = {
                 key.removeprefix("reply:"): wire.decode(array.tobytes())
@@ -78,9 +79,12 @@ class Checkpoint:
             raise _unusable(path, "is damaged") from None
         if asked != _digest(queries):
             raise _unusable(path, "answers other queries than this run asks")
-        for name in traffic.bytes_up:
-            traffic.bytes_up[name] += int(stored.numbers.get(f"up:{name}", 0))
-            traffic.bytes_down[name] += int(stored.numbers.get(f"down:{name}", 0))
+        for way, counts in (("up", traffic.bytes_up), ("down", traffic.bytes_down)):
+            for name in counts:
+                took = stored.numbers.get(f"{way}:{name}", 0)
+                if not isinstance(took, int) or took < 0:
+                    raise _unusable(path, "is damaged")
+                counts[name] += took
         return replies
 
     def keep(
@@ -100,7 +104,12 @@ class Checkpoint:
     def survivors(self, number: int) -> list[str] | None:
         """The sites that were asked to agree to the sum of a round, if it came so far."""
         facts = self._facts(f"{number}.survivors")
-        return None if facts is None else list(facts["survivors"])
+        names = None if facts is None else facts.get("survivors")
+        if facts is not None and not (
+            isinstance(names, list) and all(isinstance(name, str) for name in names)
+        ):
+            raise _unusable(self.folder / f"{number}.survivors", "is damaged")
+        return names
 
     def keep_survivors(self, number: int, names: Sequence[str]) -> None:
         """Stores them, before they are asked."""
@@ -108,7 +117,7 @@ class Checkpoint:
 
     def _facts(self, name: str) -> dict[str, Any] | None:
         try:
-            return from_json((self.folder / name).read_bytes())
+            return from_json(read_whole(self.folder / name, MAX_JSON))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:

@@ -16,11 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from fedcover._io.facts import digest, from_json, to_json
+from fedcover._io.reading import read_whole
 from fedcover._io.writing import part_of
 from fedcover.errors import FileError
+from fedcover.wire import MOST_BYTES
 
 MOST_LOG = 1 << 20
 """Bytes of a log, after which a new one is begun; the one before it is kept."""
+
+SEED_DIGITS = 19
+"""Of 62 bits."""
 
 MOST_LINE = 20_000
 """Characters of one entry."""
@@ -58,6 +63,8 @@ class ClientState:
             seed = self._read("score-seed")
             if seed is None:
                 self._write("score-seed", seed := str(secrets.randbits(62)).encode())
+        if not seed.isdigit() or len(seed) > SEED_DIGITS:
+            raise _unusable(self.folder / "score-seed", "is damaged")
         return int(seed)
 
     def claim(self, site: str) -> None:
@@ -110,9 +117,11 @@ class ClientState:
 
     def _read(self, name: str) -> bytes | None:
         try:
-            return (self.folder / name).read_bytes()
+            return read_whole(self.folder / name, MOST_BYTES)
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise _unusable(self.folder / name, f"cannot be read ({error.strerror})") from None
 
     def _write(self, name: str, data: bytes) -> None:
         with part_of(self.folder / name, 0o600) as part:

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedcover import checks
+from fedcover._io.cells import cell_of
 from fedcover._io.writing import replacing, replacing_bytes
 from fedcover.errors import FedcoverError, FileError
 from fedcover.experiments import runner
@@ -107,7 +108,8 @@ def _results_csv(results: DemoResults, path: Path) -> None:
                     coverage = float(results.coverage[r, m, s])
                     size = float(results.size[r, m, s])
                     sizes = (hospital.size, data.TEST_SIZE)
-                    writer.writerow([r, hospital.name, method, *sizes, coverage, size])
+                    names = cell_of(hospital.name), cell_of(method)
+                    writer.writerow([r, *names, *sizes, coverage, size])
 
 
 def write_page(results: DemoResults, out: Path) -> None:

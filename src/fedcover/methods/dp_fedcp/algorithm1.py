@@ -23,6 +23,14 @@ from numpy.typing import NDArray
 from fedcover import checks
 from fedcover.errors import FedcoverError
 from fedcover.methods.base import Float64, Message, Round, Task
+from fedcover.methods.queries import (
+    LARGEST,
+    bounded,
+    read_floats,
+    read_real,
+    read_whole,
+    used_records,
+)
 from fedcover.methods.replies import read_array
 from fedcover.position import Positions, positions, scores_at
 from fedcover.privacy import noise as privacy_noise
@@ -32,6 +40,9 @@ from fedcover.site import Site
 
 MOST_STEPS = 1_000_000
 """Most local steps K that a site takes for one query."""
+
+TINIEST = 5e-324
+"""Least γ: what is divided by is not 0."""
 
 
 def thresholds(
@@ -121,32 +132,28 @@ def _participants(
 
 def answer_totals(query: Message, site: Site) -> Message:
     """Site half, once: Σ_k ŵ_{Y_k} of the records used, per target."""
-    _, labels = site.sorted_records(int(query.numbers["size"]), int(query.numbers["seed"]))
+    ratios = read_floats(query, "ratios", None, site.n_classes)
+    _, labels = used_records(query, site)
     counts = np.bincount(labels, minlength=site.n_classes)
-    return Message("totals", {"totals": query.arrays["ratios"] @ counts})
+    return Message("totals", {"totals": ratios @ counts})
 
 
 def answer_steps(query: Message, site: Site, source: Randomness) -> Message:
     """Site half, every round: K gradient steps on the local loss (eq. 15) from q_t."""
     from fedcover.methods.dp_fedcp.steps import local_steps
 
-    ratios, q, alphas = (query.arrays.get(k, np.empty(0)) for k in ("ratios", "q", "alphas"))
-    option = query.numbers
     # Compiled code reads where it is told to: shapes are checked before.
-    valid = ratios.ndim == 2 and ratios.shape[1] == site.n_classes and alphas.ndim == 1
-    valid = valid and q.shape == (len(ratios), len(alphas), site.n_classes)
-    valid = valid and all(a.dtype == np.float64 for a in (ratios, q, alphas))
-    if not valid or not 1 <= option.get("local_steps", 0) <= MOST_STEPS:
-        raise FedcoverError(
-            "a query of Algorithm 1 has arrays or numbers outside what was agreed",
-            allowed="weights and points for every target, level and label of this site",
-            fix="Server and site run different versions of fedcover, or the server is hostile",
-        )
-    at, labels = site.sorted_records(int(option["size"]), int(option["seed"]))
-    steps = int(option["local_steps"])
-    sigma = float(option["noise"])
+    ratios = read_floats(query, "ratios", None, site.n_classes)
+    alphas = read_floats(query, "alphas", None)
+    q = read_floats(query, "q", len(ratios), len(alphas), site.n_classes)
+    steps = read_whole(query, "local_steps", 1, MOST_STEPS)
+    share = read_real(query, "share", 0, 1)
+    step, gamma = read_real(query, "step", 0, LARGEST), read_real(query, "gamma", TINIEST, 1)
+    sigma = read_real(query, "noise", 0, LARGEST)
+    at, labels = used_records(query, site)
     drawn = np.zeros((0, 0, 0, 0))
     if sigma:
+        bounded(query, "noise", q.size, steps)
         drawn = privacy_noise.gaussian(sigma, (*q.shape, steps), source)
     end, mean = local_steps(
         scores_at(at),
@@ -154,10 +161,10 @@ def answer_steps(query: Message, site: Site, source: Randomness) -> Message:
         ratios,
         q,
         alphas,
-        float(option["share"]),
+        share,
         steps,
-        float(option["step"]),
-        float(option["gamma"]),
+        step,
+        gamma,
         drawn,
     )
     return Message("steps", {"move": end - q, "mean": mean})

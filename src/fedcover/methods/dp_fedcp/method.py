@@ -21,6 +21,7 @@ from fedcover.errors import FedcoverError
 from fedcover.labelshift.weights import subsample_sizes
 from fedcover.methods.base import Float64, Message, ServerHalf, ServerMethod, Task, ask_all
 from fedcover.methods.dp_fedcp import algorithm1, search
+from fedcover.methods.queries import read_real
 from fedcover.methods.replies import (
     counts_reply,
     estimated_guarantee,
@@ -33,6 +34,9 @@ from fedcover.position import scores_at
 from fedcover.privacy import noise
 from fedcover.privacy.randomness import SYSTEM, Randomness
 from fedcover.site import Site
+
+MOST_COUNT_NOISE = 1e12
+"""Largest deviation of the noise of label counts."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,7 @@ class DPFedCP(ServerMethod):
             "subsample": checks.flag(self.subsample, "subsample"),
             "mixture": checks.choice(self.mixture, "mixture", ["calibration", "counts"]),
             "gradient_noise": checks.real(self.gradient_noise, "gradient_noise", 0, 1e100),
-            "count_noise": checks.real(self.count_noise, "count_noise", 0, 1e12),
+            "count_noise": checks.real(self.count_noise, "count_noise", 0, MOST_COUNT_NOISE),
             "solver": checks.choice(self.solver, "solver", ["auto", "search", "averaging"]),
         }
         if self.start is not None:
@@ -287,7 +291,7 @@ class DPFedCP(ServerMethod):
 
 
 def _counts(query: Message, site: Site, source: Randomness) -> Message:
-    sigma = float(query.numbers["count_noise"])
+    sigma = read_real(query, "count_noise", 0, MOST_COUNT_NOISE)
     reply = counts_reply(site)
     if sigma == 0:
         return reply

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from fedcover.errors import FedcoverError
 from fedcover.methods.base import Float64, Message, Round, Task
+from fedcover.methods.queries import read_floats, read_wholes, strange, used_records
 from fedcover.methods.replies import read_array
 from fedcover.position import TOP, Positions, positions
 from fedcover.quantile import rounding_slack
@@ -180,8 +181,12 @@ def _ask(
 
 def answer(query: Message, site: Site) -> Message:
     """Site half: Σ_k w_{Y_k} 1{V_k ≤ q} at every point of every target."""
-    ratios, points, ends = (query.arrays[k] for k in ("ratios", "points", "ends"))
-    at, labels = site.sorted_records(int(query.numbers["size"]), int(query.numbers["seed"]))
+    ratios = read_floats(query, "ratios", None, site.n_classes)
+    points = read_wholes(query, "points", None, least=0, most=TOP)
+    ends = read_wholes(query, "ends", len(ratios) + 1, least=0, most=len(points))
+    if ends[0] != 0 or ends[-1] != len(points) or (np.diff(ends) < 0).any():
+        raise strange(query, "ends", "where the points of each target end, in order")
+    at, labels = used_records(query, site)
     mass = np.empty(len(points))
     # "≤ q", not "<": ties at q count (eq. 6).
     rank = np.searchsorted(at, points, side="right")

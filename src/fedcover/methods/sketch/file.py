@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import math
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcover import checks, scores
-from fedcover._io.facts import facts_of, from_json, made_of, to_json
+from fedcover._io.archives import Archive, BrokenArchive
+from fedcover._io.facts import (
+    FIELDS_THAT_CANNOT_BE,
+    facts_of,
+    from_json,
+    made_of,
+    plain_texts,
+    to_json,
+)
+from fedcover._io.reading import read_whole
 from fedcover._io.writing import write
 from fedcover.calibration import Cost
 from fedcover.errors import FileError
 from fedcover.inputs import names
+from fedcover.methods.sketch.client import MOST_CONFUSED
 from fedcover.methods.sketch.result import SketchResult
 from fedcover.methods.sketch.table import MOST_BINS, MOST_CELLS, Layout, SketchTable
 from fedcover.position import TOP
@@ -27,10 +35,14 @@ from fedcover.site import checked_name
 
 SCHEMA, SCHEMA_VERSION = "fedcover/sketch", 2
 
-PARTS = ("header", "sha256", "table", "labels")
-
 MOST_BYTES = 1 << 30
 """Largest file that is opened."""
+
+MOST_HEADER = 1 << 25
+"""Longest header, 32 MiB: it has the names of up to a million labels."""
+
+MOST_IN_ROW = 1 << 61
+"""Largest sum of a row of a table."""
 
 
 def save(sketch: SketchResult, path: str | Path) -> None:
@@ -76,23 +88,27 @@ def load(path: str | Path) -> SketchResult:
     """Read a sketch; one clear error for anything else."""
     try:
         path = Path(path)
-        if path.stat().st_size > MOST_BYTES:
-            raise _unreadable(path, "is too large")
-        data = path.read_bytes()
+        data = read_whole(path, MOST_BYTES)
     except OSError as error:
         raise _unreadable(path, f"cannot be opened ({error.strerror})") from None
-    except (TypeError, ValueError) as error:
-        if isinstance(error, FileError):
-            raise
+    except (TypeError, ValueError):
         raise _unreadable(repr(path), "is not a path") from None
     return from_bytes(data, path)
 
 
 def from_bytes(data: bytes, path: str | Path = "a sketch") -> SketchResult:
     """The sketch in the bytes of its file."""
-    arrays = _arrays(data, path)
-    text = arrays.pop("header").tobytes()
-    digest = arrays.pop("sha256").tobytes()
+    try:
+        with Archive(data) as archive:
+            return _from_archive(archive, path)
+    except BrokenArchive:
+        raise _unreadable(path, "is not a sketch of fedcover, or only a part of one") from None
+
+
+def _from_archive(archive: Archive, path: str | Path) -> SketchResult:
+    """The header first: it says how large the arrays are, and is held to the limits."""
+    text = _array(archive, "header", MOST_HEADER).tobytes()
+    digest = _array(archive, "sha256", hashlib.sha256().digest_size).tobytes()
     try:
         header = from_json(text)
     except ValueError:
@@ -111,53 +127,53 @@ def from_bytes(data: bytes, path: str | Path = "a sketch") -> SketchResult:
             allowed=f"version {SCHEMA_VERSION}",
             fix="Install the version of fedcover that wrote it",
         )
-    if digest != _digest(text, arrays):
-        raise _unreadable(path, "was changed or damaged: its checksum does not match")
     try:
-        return _from(header, arrays)
-    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-        raise _unreadable(path, f"has fields that cannot be ({error})") from None
-
-
-def _arrays(data: bytes, path: str | Path) -> dict[str, NDArray[Any]]:
-    """The arrays of the file, each of a size that its bytes can hold."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            if sum(info.file_size for info in archive.infolist()) > MOST_BYTES:
-                raise _unreadable(path, "unpacks to too much")
-            names = [*PARTS, *(["confusion"] if "confusion.npy" in archive.namelist() else [])]
-            return {name: _member(archive, f"{name}.npy") for name in names}
-    except FileError:
+        if not plain_texts(header):
+            raise ValueError("a text with characters that cannot be seen")
+        layout = _layout(header["layout"])
+        arrays = _arrays(archive, layout)
+        if digest != _digest(text, arrays):
+            raise _unreadable(path, "was changed or damaged: its checksum does not match")
+        return _from(header, layout, arrays)
+    except (BrokenArchive, FileError):
         raise
-    except Exception:  # whatever a zip file or numpy's header can be broken in
-        raise _unreadable(path, "is not a sketch of fedcover, or only a part of one") from None
+    except FIELDS_THAT_CANNOT_BE as error:
+        raise _unreadable(path, f"has fields that cannot be ({str(error)[:200]})") from None
 
 
-def _member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
-    """One array of whole numbers; believes no size before the bytes are there."""
-    info = archive.getinfo(name)
-    if info.file_size > MOST_BYTES:
-        raise ValueError(name)
-    with archive.open(info) as file:
-        if np.lib.format.read_magic(file) != (1, 0):
-            raise ValueError(name)
-        shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-        count = math.prod(shape)
-        if dtype.kind not in "iu" or fortran or not 0 <= count * dtype.itemsize <= info.file_size:
-            raise ValueError(name)
-        return np.frombuffer(file.read(), dtype=dtype, count=count).reshape(shape)
-
-
-def _from(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> SketchResult:
-    layout = _layout(header["layout"])
+def _arrays(archive: Archive, layout: Layout) -> dict[str, NDArray[Any]]:
+    """The tables, of the shapes that the layout says."""
     shapes = {
         "table": (layout.rows, layout.bins),
         "labels": (layout.n_classes,),
         "confusion": (layout.n_classes, layout.n_classes),
     }
-    for name, array in arrays.items():
-        if array.shape != shapes[name] or array.dtype.kind != "i":
-            raise ValueError(f"{name} of shape {array.shape}")
+    if "confusion" not in archive.names:
+        del shapes["confusion"]
+    elif layout.n_classes > MOST_CONFUSED:
+        raise ValueError(f"a confusion matrix of {layout.n_classes} labels")
+    out = {}
+    for name, shape in shapes.items():
+        member = archive.member(name)
+        if member.shape != shape or member.dtype.kind != "i" or member.fortran:
+            raise ValueError(f"{name} of shape {member.shape} and type {member.dtype}")
+        out[name] = archive.read(member)
+        for rows in checks.row_chunks(len(out[name]), max(1, out[name][0].size)):
+            # Sums along a row must be exact in 64 bits.
+            if (np.abs(out[name][rows].astype(np.float64)).sum(axis=-1) > MOST_IN_ROW).any():
+                raise ValueError(f"{name} with counts beyond any")
+    return out
+
+
+def _array(archive: Archive, name: str, most: int) -> NDArray[np.uint8]:
+    """Bytes that stand in the archive as an array."""
+    member = archive.member(name)
+    if member.dtype != np.uint8 or len(member.shape) != 1 or member.nbytes > most:
+        raise BrokenArchive(name)
+    return archive.read(member)
+
+
+def _from(header: dict[str, Any], layout: Layout, arrays: dict[str, NDArray[Any]]) -> SketchResult:
     noise = {}
     for name in ("table_noise", "label_noise", "confusion_noise"):
         noise[name] = tuple(checks.real(v, name, 0, 1e30) for v in header[name])
@@ -178,6 +194,7 @@ def _from(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> SketchResu
         sites=tuple(sites),
         **noise,
     )
+    _plausible(table)
     most, spec = header["most_per_site"], header["score"]
     return SketchResult(
         table=table,
@@ -188,6 +205,17 @@ def _from(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> SketchResu
         label_names=names(header["label_names"], layout.n_classes, "label_names"),
         most_per_site=None if most is None else checks.whole(most, "most_per_site", 1),
     )
+
+
+def _plausible(table: SketchTable) -> None:
+    """Without noise a table holds counts, and those of a row are the records of its labels."""
+    if not table.exact:
+        return
+    layout = table.layout
+    records = np.bincount(layout.row_of, table.labels, minlength=layout.rows)
+    whole = (table.cells * table.scale).sum(axis=1)
+    if (table.labels < 0).any() or (table.cells < 0).any() or (whole != records).any():
+        raise ValueError("counts that cannot be, and no noise")
 
 
 def _privacy(facts: dict[str, Any] | None) -> PrivacyStatement | None:
@@ -238,7 +266,9 @@ def _digest(text: bytes, arrays: dict[str, NDArray[Any]]) -> bytes:
     """Of the header and of what the numbers are, however wide they are stored."""
     out = hashlib.sha256(text)
     for name in sorted(arrays):
-        out.update(np.ascontiguousarray(arrays[name].astype("<i8")).tobytes())
+        flat = arrays[name].reshape(-1)
+        for part in checks.row_chunks(len(flat), 1):  # never all of it at eight bytes a number
+            out.update(flat[part].astype("<i8").tobytes())
     return out.digest()
 
 

@@ -6,6 +6,7 @@ for it. None of them touches pyplot or the user's settings. All can be read in g
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,7 +17,7 @@ from matplotlib.axis import Axis
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 from numpy.typing import NDArray
 
 from fedcover.report.estimate import Estimate
@@ -37,6 +38,8 @@ LOOKS = (
 
 FEW = 6
 """Most points of a curve that are each named on a logarithmic axis."""
+
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 HATCHES = ("", "/////", "....", "xxxxx", "-----", "\\\\\\\\\\")
 """What fills the first, second, … violin of a group."""
@@ -204,12 +207,23 @@ def lines(
 
 
 def _plain_ticks(axis: Axis) -> None:
-    """Plain numbers on a logarithmic axis of few decades, where 10⁰ says too little."""
+    """Plain numbers on a logarithmic axis of few decades, where 10⁰ says too little; else powers.
+
+    Both as plain text, as everything in a figure.
+    """
     low, high = axis.get_view_interval()
     if high / low <= 1000:
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
         axis.set_minor_locator(NullLocator())
+    else:
+        axis.set_major_formatter(FuncFormatter(lambda x, _: _power(x)))
+        axis.set_minor_formatter(NullFormatter())
+
+
+def _power(x: float) -> str:
+    """A power of ten as 10 with its exponent."""
+    return f"10{str(round(math.log10(x))).translate(RAISED)}" if x > 0 else ""
 
 
 @style.styled

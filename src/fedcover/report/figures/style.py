@@ -11,7 +11,9 @@ from __future__ import annotations
 import functools
 import io
 import re
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ParamSpec
 
@@ -20,6 +22,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Figure
 from matplotlib.lines import Line2D
+from matplotlib.text import Text as MatplotlibText
 
 from fedcover._io.writing import replacing_bytes, write
 
@@ -37,6 +40,9 @@ CSS_NAMES = {
 
 DASHED: Any = (0, (4, 2))
 """How the promise 1-α is drawn, and a threshold."""
+
+LONGEST = 80
+"""Characters of a text in a figure, half as many beside an axis; the end of a longer one goes."""
 
 WIDE, NARROW = 7.6, 4.0
 """Widths of a figure in inches: for a desktop window, and for a phone."""
@@ -72,6 +78,9 @@ RC: Any = {
     "figure.constrained_layout.use": True,
     "figure.constrained_layout.w_pad": 0.06,
     "figure.constrained_layout.h_pad": 0.06,
+    # Names come from files: "$" in one is a dollar, and no formula that may have a mistake in it.
+    "text.parse_math": False,
+    "text.usetex": False,
     "svg.fonttype": "none",
     "svg.hashsalt": "fedcover",
 }
@@ -88,14 +97,26 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
 
     @functools.wraps(draw)
     def inner(*args: P.args, **kwargs: P.kwargs) -> Figure:
-        with matplotlib.rc_context(RC):
+        with matplotlib.rc_context(RC), _any_script():
             figure = draw(*args, **kwargs)
+            for text in figure.findobj(MatplotlibText):
+                assert isinstance(text, MatplotlibText)
+                text.set_text(shortened(text.get_text(), LONGEST))
             if engine := figure.get_layout_engine():
                 engine.execute(figure)
             figure.set_layout_engine("none")
         return figure
 
     return inner
+
+
+@contextmanager
+def _any_script() -> Iterator[None]:
+    """Without a warning for each letter that the font lacks: a browser has it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"Glyph .* missing from", UserWarning)
+        warnings.filterwarnings("ignore", "Matplotlib currently does not support", UserWarning)
+        yield
 
 
 def single(width: float, height: float) -> tuple[Figure, Axes]:
@@ -138,7 +159,7 @@ def beside(n: int, columns: int, width: float) -> int:
 
 def named_rows(axes: Axes, names: Sequence[str], **look: Any) -> None:
     """One row for each name, the first on top."""
-    axes.set_yticks(range(len(names)), names, **look)
+    axes.set_yticks(range(len(names)), [shortened(name, LONGEST // 2) for name in names], **look)
     axes.set_ylim(len(names) - 0.5, -0.5)
 
 
@@ -165,7 +186,7 @@ def shortened(text: str, most: int) -> str:
 
 def svg(figure: Figure) -> str:
     """The figure as the text of an .svg file, transparent."""
-    with matplotlib.rc_context(RC):
+    with matplotlib.rc_context(RC), _any_script():
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     return buffer.getvalue()
@@ -199,5 +220,5 @@ def save(figure: Figure, text: str, folder: Path, name: str) -> None:
     """Write name.svg, from the text that `svg` made, and name.png, both on a white ground."""
     ground = r'\1<rect width="100%" height="100%" fill="white"/>'
     write(folder / f"{name}.svg", re.sub(r"(<svg [^>]*>)", ground, text, count=1))
-    with matplotlib.rc_context(RC), replacing_bytes(folder / f"{name}.png") as file:
+    with matplotlib.rc_context(RC), _any_script(), replacing_bytes(folder / f"{name}.png") as file:
         figure.savefig(file, format="png", dpi=180, facecolor="white")

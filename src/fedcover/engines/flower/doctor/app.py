@@ -110,7 +110,7 @@ def _config(folder: Path, overrides: list[str]) -> tuple[dict[str, Any], str]:
         components, config = parts["components"], dict(parts.get("config", {}))
         named = {str(components[key]).partition(":")[0] for key in ("serverapp", "clientapp")}
         config |= parse_config_args(overrides or None)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError, ClickException):
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError, ClickException):
         raise FileError(
             f"{path} or --run-config is not that of a Flower app",
             allowed="an app as `fedcover flower init` writes it",

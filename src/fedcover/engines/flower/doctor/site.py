@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -42,7 +41,7 @@ def read_config(given: str) -> dict[str, Any]:
         if given.endswith(".toml"):
             readable(Path(given))
         return parse_config_args([given])
-    except (ClickException, tomllib.TOMLDecodeError, ValueError) as error:
+    except (ClickException, RecursionError, ValueError) as error:
         if isinstance(error, FedcoverError):
             raise
         raise FileError(
