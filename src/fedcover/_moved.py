@@ -60,6 +60,7 @@ MOVED = {
     "engines.network.totals": "engines.remote.secure_rounds",
     "engines.sums": "engines.base",
     "experiments.agreeing": "experiments.sections",
+    "experiments.catalogue": "experiments",
     "experiments.drawing": "report.figures.charts",
     "experiments.outputs": "experiments.federations",
     "experiments.pages": "experiments.sections",

@@ -62,8 +62,7 @@ def reproduce(
     ] = False,
 ) -> None:
     """Repeat the paper's experiments, or the demo; writes tables, figures and an HTML report."""
-    from fedcover.experiments import records, runner, sections
-    from fedcover.experiments.catalogue import studies
+    from fedcover.experiments import records, runner, sections, studies
 
     checks.choice(what, "experiment", ["all", *NAMES])
     if repetitions is not None:
