@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 import fedcover as fc
-from fedcover.experiments.playground.curves import CLASSES, cifar10
-from fedcover.experiments.playground.forecast import Setting, forecast
-from fedcover.experiments.playground.page import html, write_page
+from fedcover.experiments.playground import CLASSES, Setting, cifar10, forecast, html, write_page
 from tests.browser import browser, needs_browser
 
 SHIPPED = Path(__file__).parents[2] / "docs/playground.html"

@@ -12,10 +12,10 @@
   repetition, its figures, its agreement with the paper
 - `theory_measures`: what the last of them measures
 - `demo`: the experiment of `fedcover demo`, a package
-- `playground`: a page in which one moves the numbers of a federation, a package
+- `playground`: a page in which one moves the numbers of a federation
 
-A new experiment is a frozen class with the members of `study.Study` in a module of its own, with its
-name and object below.
+A new experiment is a frozen class with the members of `study.Study` in a module of its own, and
+its name and object below.
 """
 
 from __future__ import annotations
