@@ -86,7 +86,7 @@ MOVED = {
     "protocols.base": "methods.base",
     "protocols.dp_fedcp": "methods.dp_fedcp.method",
     "protocols.exponential": "methods.exponential",
-    "protocols.local": "methods.local",
+    "protocols.local": "methods.site_quantiles",
     "protocols.message": "wire",
     "protocols.pooled": "methods.pooled",
     "protocols.quantile_average": "methods.site_quantiles",
