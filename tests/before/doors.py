@@ -125,7 +125,6 @@ def policy_of(node):
         "methods": list(rules.methods),
         "exact": rules.exact,
         "least-sum": rules.least_sum,
-        "most-epsilon": rules.most_epsilon,
     }
 
 

@@ -50,7 +50,7 @@ from fedcover.methods.sketch.table import (
 from fedcover.privacy import accounting
 from fedcover.privacy.events import Event
 from fedcover.privacy.randomness import SYSTEM, Randomness
-from fedcover.privacy.statement import Privacy, PrivacyStatement
+from fedcover.privacy.statement import OWN_MIX, Privacy, PrivacyStatement
 from fedcover.site import Site
 
 
@@ -234,8 +234,7 @@ class Sketch:
             events=events,
             public=public,
             effect="noise on the table moves the coverage up and down around 1-α",
-            home="the label distribution of a site, from which its thresholds are made at the site "
-            "itself: they depend on it without noise",
+            home=OWN_MIX,
         )
         return statement.with_seeded_noise() if task.seeded else statement
 
