@@ -15,6 +15,9 @@ FLOWER = "src/fedcover/engines/flower/"
 
 SERVER = "sketch --epsilon 1 --runs 200000"
 IN_SUM = f"{SERVER} --view secure-sum"
+CONFUSED = f"{SERVER} --option confusion=true"
+LIMITED = "sketch --epsilon 1 --runs 5000 --relation add-remove --option most_per_site=100"
+SITES = "sketch --epsilon 1 --runs 5000 --unit site --option most_per_site=3"
 
 CHARGES = "tests/sketch/test_charges.py"
 SOURCE = "tests/methods/test_source.py"
@@ -64,7 +67,7 @@ def _less_noise() -> list[Mutant]:
             "confusion matrix",
             'out["confusion"] = _noisy(pairs * spec.scale, spec.confusion_sigma, source)',
             "spec.confusion_sigma",
-            (),
+            (CONFUSED,),
         ),
     )
     made = [
@@ -143,6 +146,7 @@ _NOISE = [
         SKETCH + "client.py",
         'out["confusion"] = _noisy(pairs * spec.scale, spec.confusion_sigma, source)',
         'out["confusion"] = _noisy(pairs * spec.scale, 0.0, source)',
+        audits=(CONFUSED,),
         tests=("tests/sketch/test_confusion.py", SOURCE),
     ),
     Mutant(
@@ -219,6 +223,7 @@ _SENSITIVITY = [
         SKETCH + "plan.py",
         'cells = math.sqrt(2) if privacy.relation == "replace" or limited else 1.0',
         'cells = math.sqrt(2) if privacy.relation == "replace" else 1.0',
+        audits=(LIMITED,),
         tests=(CHARGES,),
     ),
     Mutant(
@@ -227,6 +232,7 @@ _SENSITIVITY = [
         SKETCH + "client.py",
         "if 0 < spec.most < len(site):",
         "if False:",
+        audits=(SITES,),
         tests=(CHARGES,),
     ),
     Mutant(
@@ -252,6 +258,7 @@ _SENSITIVITY = [
         SKETCH + "plan.py",
         "return max(1, n_sites - privacy.conspirators) if privacy.secure_sum else 1",
         "return max(1, n_sites - privacy.conspirators)",
+        audits=(SERVER,),
         tests=(CHARGES, "tests/sketch/test_plan.py"),
     ),
     Mutant(
@@ -260,6 +267,7 @@ _SENSITIVITY = [
         SKETCH + "plan.py",
         "return max(1, n_sites - privacy.conspirators) if privacy.secure_sum else 1",
         "return n_sites if privacy.secure_sum else 1",
+        audits=(IN_SUM,),
         tests=(CHARGES, "tests/sketch/test_plan.py"),
     ),
     Mutant(
@@ -268,6 +276,7 @@ _SENSITIVITY = [
         SKETCH + "plan.py",
         "return max(1, n_sites - privacy.conspirators) if privacy.secure_sum else 1",
         "return max(1, n_sites - 1) if privacy.secure_sum else 1",
+        audits=(f"{IN_SUM} --conspirators 2",),
         tests=(CHARGES, "tests/privacy/test_conspirators.py"),
     ),
     Mutant(
@@ -335,6 +344,7 @@ _ACCOUNT = [
         PRIVACY + "accounting.py",
         "    delta = _delta(delta)\n    released = _released(events)",
         "    delta = max(_delta(delta), 1e-3)\n    released = _released(events)",
+        audits=(SERVER,),
         tests=("tests/privacy/test_accounting.py",),
     ),
     Mutant(
@@ -343,6 +353,7 @@ _ACCOUNT = [
         PRIVACY + "accounting.py",
         "single = _multiplier_for(epsilon, _delta(delta))",
         "single = 0.9 * _multiplier_for(epsilon, _delta(delta))",
+        audits=(SERVER,),
         tests=("tests/privacy/test_accounting.py",),
     ),
     Mutant(
@@ -351,6 +362,7 @@ _ACCOUNT = [
         SKETCH + "method.py",
         "events = plan.noise_for(*given, self.most_per_site, self.confusion).events",
         "events = plan.noise_for(*given, self.most_per_site, self.confusion).events[1:]",
+        audits=(SERVER,),
         tests=(CHARGES,),
     ),
     Mutant(

@@ -36,8 +36,6 @@ class Entry:
         Whether a site takes part unless told otherwise. No raw score may leave a site under it.
     private
         Whether it keeps a budget, `fedcover.Privacy`.
-    audited
-        Whether `fedcover audit` can test the ε it states.
     only_in_studies
         Why nobody can use it on real sites; empty if they can.
     leaves
@@ -49,7 +47,6 @@ class Entry:
     queries: tuple[str, ...]
     usual: bool = False
     private: bool = False
-    audited: bool = False
     only_in_studies: str = ""
     leaves: str = "what its own description says"
 
@@ -177,7 +174,6 @@ _OWN = (
         ("sketch",),
         usual=True,
         private=True,
-        audited=True,
         leaves="counts: one label × score table",
     ),
     Entry(
@@ -186,7 +182,6 @@ _OWN = (
         ("counts", "mass", "totals", "steps"),
         usual=True,
         private=True,
-        audited=True,
         leaves="counts: by label, and weighted below query points; with a budget as sketch",
     ),
     Entry("local", Local, (), usual=True, private=True, leaves="nothing"),

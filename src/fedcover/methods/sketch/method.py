@@ -11,8 +11,8 @@ every α and every query label (`curve`). A site sends arrays of whole numbers:
 from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Mapping, Sequence
-from dataclasses import InitVar, dataclass
-from typing import Any, ClassVar
+from dataclasses import InitVar, dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +52,9 @@ from fedcover.privacy.events import Event
 from fedcover.privacy.randomness import SYSTEM, Randomness
 from fedcover.privacy.statement import OWN_MIX, Privacy, PrivacyStatement
 from fedcover.site import Site
+
+MOST_LABELS_AUDITED = 1024
+"""Labels of a call of an audit."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,23 @@ class Sketch:
             records=sum(self._size(task, i) for i in present) if task.sizes else None,
             sites=tuple(sorted(task.sites[i] for i in present)),
         )
+
+    @property
+    def independent_labels(self) -> int:
+        """Labels of which each has rows and noise for itself, for audits; 0 where they share.
+
+        An audit runs so many side by side.
+        """
+        if self.groups is not None or self.most_per_site is not None:
+            return 0
+        return MOST_CONFUSED if self.confusion else MOST_LABELS_AUDITED
+
+    def with_few_bins(self) -> Self:
+        """The same with four bins, for audits, unless others were asked for.
+
+        A record in the top one moves all of its row, however many there are.
+        """
+        return self if self.bins is not None else replace(self, bins=(0, 0.25, 0.5, 0.75, 1))
 
     def layout(self, task: Task) -> Layout:
         """Bins and rows of the table, from what is public."""
