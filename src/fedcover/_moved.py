@@ -78,7 +78,7 @@ MOVED = {
     "labelshift.groups": "labelshift.estimate",
     "labelshift.mix": "labelshift.estimate",
     "labelshift.ratios": "labelshift.weights",
-    "labelshift.simplex": "labelshift.em",
+    "labelshift.simplex": "labelshift.estimators",
     "privacy.audit": "audit",
     "privacy.ledger_file": "privacy.ledger_store",
     "privacy.views": "methods.dp_fedcp.algorithm1",

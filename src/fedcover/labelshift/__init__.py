@@ -4,8 +4,7 @@ weights.py    likelihood ratios ŵ_y from counts (eq. 7 and 10), mixtures, effec
               exact weights of Theorem 2.1 in closed form
 estimate.py   a target's label distribution from unlabelled predictions: plain, or by the better
               founded of two ways with its error; groups of similar sites
-em.py         the first of the two ways: the likeliest mix, with its doubts
-bbse.py       the second: from predictions and a measured confusion matrix, with its errors
+estimators.py the two ways: EM, and a measured confusion matrix, with their doubts and errors
 """
 
 from fedcover.labelshift.estimate import (

@@ -32,8 +32,16 @@ from numpy.typing import ArrayLike, NDArray
 from fedcover import checks
 from fedcover.checks import Seed
 from fedcover.errors import FedcoverError
-from fedcover.labelshift.bbse import Rates, bbse, checked_table, least_squares
-from fedcover.labelshift.em import Fit, Float64, Unlabelled, maximum_likelihood
+from fedcover.labelshift.estimators import (
+    Fit,
+    Float64,
+    Rates,
+    Unlabelled,
+    bbse,
+    checked_table,
+    least_squares,
+    maximum_likelihood,
+)
 from fedcover.members import checked_federation
 from fedcover.site import Site
 
