@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedcover.experiments.compare import ALPHA, BUDGET, COMPETITORS, plain, rows_of
+from fedcover.experiments.compare import ALPHA, BUDGET, COMPETITORS, plain, rows_by_score
 from fedcover.experiments.federations import Simulated
 from fedcover.experiments.records import Results
 from fedcover.experiments.sections import (
@@ -20,7 +20,6 @@ from fedcover.experiments.sections import (
     published,
 )
 from fedcover.experiments.study import Agreement, Row
-from fedcover.privacy.randomness import SeededBytes
 from fedcover.report.figures.charts import Line, lines, points
 from fedcover.report.page import Section, responsive
 from fedcover.scores import APS
@@ -52,11 +51,7 @@ class SimulatedStudy:
         )
 
     def repetition(self, seed: int, r: int) -> list[Row]:
-        rows, source = [], SeededBytes(seed, r)
-        for s, (name, score) in enumerate(SCORES.items()):
-            draw = Simulated(score).draw(np.random.default_rng([seed, r, s]))
-            rows += [{"u": name, **row} for row in rows_of(draw, COMPETITORS, source)]
-        return rows
+        return rows_by_score(SCORES, Simulated, seed, r)
 
     def sections(self, results: Results) -> Sequence[Section]:
         below = (
