@@ -139,7 +139,7 @@ def test_subsets_are_drawn_by_seed_without_replacement():
         ({"distances": [0.9, 0.2]}, r"distances\[1\] is 0.2 and scores\[1\] is 0.2"),
         ({"distances": [0.1, 0.2]}, "1 - scores"),
         ({"distances": [0.9, np.nan]}, "distances"),
-        ({"scores": ["a", "b"]}, "real numbers"),
+        ({"scores": ["a", "b"]}, "text"),
         ({"labels": [0]}, "1 entries for 2 records"),
         ({"labels": [0, 2]}, r"labels\[1\] is 2"),
         ({"labels": [0, -1]}, r"labels\[1\] is -1"),

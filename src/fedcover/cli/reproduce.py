@@ -35,7 +35,10 @@ def demo(
     repetitions: Annotated[int, typer.Option(help="Random splits to average over.")] = 100,
     seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
 ) -> None:
-    """Five hospitals, real data, every method side by side: a table and an HTML report."""
+    """Five hospitals, real data, every method side by side: a table and an HTML report.
+
+    Example: fedcover demo --out fedcover-demo
+    """
     from fedcover.experiments.demo.command import run
 
     run(out_dir, alpha=alpha, repetitions=repetitions, seed=seed, console=out)
@@ -61,7 +64,10 @@ def reproduce(
         bool, typer.Option("--redraw", help="Only draw again from the tables in the folder.")
     ] = False,
 ) -> None:
-    """Repeat the paper's experiments, or the demo; writes tables, figures and an HTML report."""
+    """Repeat the paper's experiments, or the demo; writes tables, figures and an HTML report.
+
+    Example: fedcover reproduce simulated --quick --out report
+    """
     from fedcover.experiments import records, runner, sections, studies
 
     checks.choice(what, "experiment", ["all", *NAMES])

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcover import checks
+from fedcover.classnames import Names, in_order
 from fedcover.errors import FedcoverError
 from fedcover.labelshift.estimate import guess_mix
 from fedcover.methods.base import Fit
@@ -51,7 +52,7 @@ class LabelMix:
 
 def mix_of(
     table: SketchTable,
-    label_names: tuple[str, ...] | None,
+    label_names: Names | None,
     label_counts: ArrayLike | None,
     labels: ArrayLike | None,
     probabilities: ArrayLike | None,
@@ -92,19 +93,13 @@ def mix_of(
 
 def guessed(
     table: SketchTable,
-    label_names: tuple[str, ...] | None,
+    label_names: Names | None,
     probabilities: ArrayLike,
     source: ArrayLike | None,
 ) -> LabelMix:
     """The label mix of unlabelled records, by EM or through the sketch's confusion matrix."""
     n_classes = table.layout.n_classes
-    columns = checks.column_names(probabilities)
-    if columns and label_names and columns != label_names:
-        raise FedcoverError(
-            f"the columns of probabilities are {', '.join(columns[:6])}",
-            allowed=f"the sketch's classes in order: {', '.join(label_names[:6])}",
-            fix="Order and name the columns as at the sites",
-        )
+    probabilities = in_order(probabilities, label_names, "probabilities", "the sketch's")
     p = checks.probabilities(probabilities, "probabilities")
     if p.shape[1] != n_classes:
         raise FedcoverError(
@@ -178,7 +173,13 @@ class Errors:
         """The largest of the levels in plain words."""
         a = int(np.argmax(self.total))
         parts = ", ".join(f"{what} {sd:.3f}" for what, sd in self.parts(a).items() if sd >= 5e-4)
-        return f"coverage {1 - alphas[a]:g} ± {self.total[a]:.3f} (one deviation: {parts})"
+        where = level_named(alphas, a)
+        return f"{where}coverage {1 - alphas[a]:g} ± {self.total[a]:.3f} (one deviation: {parts})"
+
+
+def level_named(alphas: tuple[float, ...], a: int) -> str:
+    """Of which level an error is told, where there are several: the one where it is largest."""
+    return f"at alpha={alphas[a]:g}, where the error is largest: " if len(alphas) > 1 else ""
 
 
 @dataclass(frozen=True)
