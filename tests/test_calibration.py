@@ -102,7 +102,7 @@ def test_edited_thresholds_are_noticed(cal, saved):
         fc.Calibration.load(saved)
 
 
-@pytest.mark.parametrize("version", [3, 0, None, "1", [1], True, 1.5])
+@pytest.mark.parametrize("version", [4, 0, None, "1", [1], True, 1.5])
 def test_other_versions_are_refused_by_number(saved, version):
     file = json.loads(saved.read_text(encoding="utf-8")) | {"version": version}
     saved.write_text(json.dumps(file), encoding="utf-8")

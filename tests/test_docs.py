@@ -79,7 +79,10 @@ def same_but_for_rounding(printed, shown):
     """The same words; numbers may differ by two in the last digit shown, as processors do."""
     assert NUMBER.sub("#", printed).split() == NUMBER.sub("#", shown).split()
     for got, told in zip(NUMBER.findall(printed), NUMBER.findall(shown), strict=True):
-        assert abs(float(got) - float(told)) <= 2.01 * 10 ** -len(told.partition(".")[2]), (got, told)
+        assert abs(float(got) - float(told)) <= 2.01 * 10 ** -len(told.partition(".")[2]), (
+            got,
+            told,
+        )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

@@ -6,14 +6,15 @@ crosses trust boundaries.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcover import checks, scores
+from fedcover import checks, scores, signature
 from fedcover._io.facts import (
     FIELDS_THAT_CANNOT_BE,
     MAX_JSON,
@@ -32,14 +33,18 @@ from fedcover.errors import FedcoverError, FileError
 from fedcover.prediction import PredictionSets
 from fedcover.privacy.statement import PrivacyStatement
 from fedcover.scores import Score
+from fedcover.signature import Signature, Trusted
 from fedcover.site import ROUNDING, checked_score, names, softmax
+
+if TYPE_CHECKING:
+    from fedcover.identity import Identity
 
 Float64 = NDArray[np.float64]
 
 EPS = float(np.finfo(np.float64).eps)
 
-SCHEMA, SCHEMA_VERSION = "fedcover/calibration", 2
-"""Version 1 had no distances; they are then 1 - thresholds."""
+SCHEMA, SCHEMA_VERSION = "fedcover/calibration", 3
+"""Version 1 had no distances; they are then 1 - thresholds. Version 2 had no signatures."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,7 @@ class Cost:
     bytes_down: int
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Calibration:
     """Thresholds that turn probabilities into prediction sets for one target.
 
@@ -94,6 +99,9 @@ class Calibration:
         the method states none.
     certificate
         With which probability the coverage is 1-α or more, and over what; None unless asked for.
+    signatures
+        What the coordinator signed of what this came from, and what its site signed of the whole;
+        none in a process of one's own.
     """
 
     target: str
@@ -117,10 +125,19 @@ class Calibration:
     distances: Float64 = None  # type: ignore[assignment]
     coverage_error: Float64 | None = None
     certificate: Certificate | None = None
+    signatures: tuple[Signature, ...] = ()
 
     def __post_init__(self) -> None:
         if self.distances is None:
             object.__setattr__(self, "distances", 1 - self.thresholds)
+
+    def __repr__(self) -> str:
+        levels = ", ".join(f"{a:g}" for a in self.alpha)
+        return (
+            f"<Calibration of {self.target!r}: {self.method}, alpha {levels}, {self.n_classes} "
+            f"classes, {self.n_records} records of {self.n_sites} sites, "
+            f"{signature.describe(self.signed_by)}>"
+        )
 
     @property
     def n_classes(self) -> int:
@@ -261,8 +278,35 @@ class Calibration:
                 fix="Use outputs of the model that was calibrated",
             )
 
-    def save(self, path: str | Path) -> None:
-        """Write the calibration as one JSON file; replaces the file only when fully written."""
+    @property
+    def signed_by(self) -> tuple[Signature, ...]:
+        """Who signed this, with which key. Whether to believe them takes keys: `load(trusted=...)`.
+
+        A signature of the whole counts for what it was made of only: after a change there is none.
+        """
+        whole = self._digest() if any(map(_whole, self.signatures)) else ""
+        return tuple(one for one in self.signatures if not _whole(one) or one.digest == whole)
+
+    def signed(
+        self, identity: Identity, name: str | None = None, role: str = "site"
+    ) -> Calibration:
+        """The same calibration, signed as a whole.
+
+        Parameters
+        ----------
+        identity
+            The private key, from `fedcover.identity.load_identity`.
+        name
+            Who signs, as in the rosters of those who read it; default the target.
+        role
+            "site", or "coordinator" of one who is called so.
+        """
+        name = self.target if name is None else name
+        one = signature.signed(identity, role, name, "calibration", self._digest())
+        return replace(self, signatures=(*self.signed_by, one))
+
+    def _text(self) -> str:
+        """What the checksum seals; signatures of the whole stand beside it."""
         body = {
             **{k: v for k, v in self.__dict__.items() if k not in ("score", "cost")},
             "thresholds": self.thresholds.tolist(),
@@ -273,14 +317,34 @@ class Calibration:
             "privacy": facts_of(self.privacy),
             "coverage_error": None if self.coverage_error is None else self.coverage_error.tolist(),
             "certificate": facts_of(self.certificate),
+            "signatures": [facts_of(one) for one in self.signatures if not _whole(one)],
         }
-        text = to_json(body, ascii_only=False)
-        head = f'"schema": "{SCHEMA}", "version": {SCHEMA_VERSION}, "sha256": "{digest(text)}"'
-        write(path, f'{{{head}, "calibration": {text}}}')
+        return to_json(body, ascii_only=False)
+
+    def _digest(self) -> str:
+        return digest(self._text())
+
+    def save(self, path: str | Path) -> None:
+        """Write the calibration as one JSON file; replaces the file only when fully written."""
+        text, good = self._text(), self.signed_by
+        within = [one for one in good if not _whole(one)]
+        beside = signature.to_facts([one for one in good if _whole(one)], within)
+        sealed = {"schema": SCHEMA, "version": SCHEMA_VERSION, "sha256": digest(text), **beside}
+        head = to_json(sealed, ascii_only=False)
+        write(path, f'{head[:-1]}, "calibration": {text}}}')
 
     @classmethod
-    def load(cls, path: str | Path) -> Calibration:
-        """Read what `save` wrote; refuses what is corrupt, foreign or newer."""
+    def load(cls, path: str | Path, trusted: Trusted | None = None) -> Calibration:
+        """Read what `save` wrote; refuses what is corrupt, foreign or newer.
+
+        Parameters
+        ----------
+        path
+            The file.
+        trusted
+            Public keys of those who are believed: by name, or the path of a roster. A calibration
+            that its own site, or the coordinator, has not signed with one of them is refused.
+        """
         try:
             path = Path(path)
             data = read_whole(path, MAX_JSON)
@@ -295,10 +359,10 @@ class Calibration:
         if file.get("schema") != SCHEMA:
             raise _unreadable(path, "is not a calibration of fedcover")
         version = file.get("version")
-        if version not in (1, SCHEMA_VERSION) or isinstance(version, bool):
+        if version not in (1, 2, SCHEMA_VERSION) or isinstance(version, bool):
             raise FileError(
                 f"{path} has schema version {version!r}",
-                allowed=f"version {SCHEMA_VERSION}, or 1",
+                allowed=f"version {SCHEMA_VERSION}, or an earlier one",
                 fix="Install the version of fedcover that wrote it",
             )
         body: Any = file.get("calibration")
@@ -310,9 +374,16 @@ class Calibration:
         if not good:
             raise _unreadable(path, "was changed or damaged: its checksum does not match")
         try:
-            return cls._from_body(body, version)
+            cal = cls._from_body(body, version)
+            if version == SCHEMA_VERSION:
+                beside = _beside(signature.of_facts(file, cal.signatures), sealed)
+                cal = replace(cal, signatures=(*cal.signatures, *beside))
         except FIELDS_THAT_CANNOT_BE as error:
             raise _unreadable(path, f"has fields that cannot be ({str(error)[:200]})") from None
+        if trusted is not None:
+            given = (cal.signatures, "calibration", sealed, trusted)
+            signature.verify(*given, path=path, target=cal.target)
+        return cal
 
     @classmethod
     def _from_body(cls, body: dict[str, Any], version: int) -> Calibration:
@@ -352,6 +423,9 @@ class Calibration:
         certificate = made_of(Certificate | None, values.pop("certificate", None))
         if certificate is not None:
             checks.real(certificate.confidence, "confidence", 0, 1)
+        within = made_of(tuple[Signature, ...], values.pop("signatures", []))
+        if any(map(_whole, within)) or (within and version < SCHEMA_VERSION):
+            raise ValueError("signatures of the whole inside of it")
         spec = values.pop("score")
         label_names = values.pop("label_names")
         return cls(
@@ -368,8 +442,21 @@ class Calibration:
                 "privacy": made_of(PrivacyStatement | None, values.pop("privacy")),
                 "label_names": names(label_names, limits.shape[1], "label_names"),
                 "notes": tuple(values.pop("notes")),
+                "signatures": within,
             }
         )
+
+
+def _whole(one: Signature) -> bool:
+    """Whether it is of a whole calibration, and not of what that came from."""
+    return one.of == "calibration"
+
+
+def _beside(found: Sequence[Signature], sealed: str) -> Sequence[Signature]:
+    """The signatures beside a sealed text, if they are of it."""
+    if not all(_whole(one) and one.digest == sealed for one in found):
+        raise ValueError("signatures of something else")
+    return found
 
 
 def _unreadable(path: Path | str, why: str) -> FileError:

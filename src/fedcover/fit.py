@@ -131,7 +131,7 @@ def calibration_of(
     alarms = _alarms(alphas, target, fit, label_names)
     for alarm in alarms:
         warnings.warn(alarm, FedcoverWarning, stacklevel=3)
-    limits = _nested(alphas, fit.positions)
+    limits = nested(alphas, fit.positions)
     if fit.certificate is None:
         promise = "; ".join(t for t in (fit.error, statement.effect if statement else "") if t)
         promise = method.guarantee + (f"; {promise}" if promise else "")
@@ -162,7 +162,7 @@ def calibration_of(
     )
 
 
-def _nested(alphas: tuple[float, ...], limits: Positions) -> Positions:
+def nested(alphas: tuple[float, ...], limits: Positions) -> Positions:
     """Thresholds that never grow with α, so that the sets are nested.
 
     Exact quantiles are; averaged iterates may cross, and then the larger one counts for both.

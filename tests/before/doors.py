@@ -6,6 +6,7 @@ Where modules move, this file follows; what was written and what was computed st
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 
 import numpy as np
 from cryptography.hazmat.primitives.serialization import (
@@ -22,6 +23,7 @@ from fedcover.engines.flower.site_config import client_from_config
 from fedcover.engines.remote.envelope import Envelope
 from fedcover.engines.remote.result_message import sketch_message
 from fedcover.methods.registry import entry_of
+from fedcover.methods.sketch.file import from_bytes
 from fedcover.privacy.randomness import SeededBytes
 from fedcover.wire import Message
 from tests.remote.federation import (
@@ -60,6 +62,7 @@ __all__ = [
     "run_of",
     "silent",
     "table_of",
+    "with_statement",
 ]
 
 
@@ -107,6 +110,13 @@ def finish_letter(run, sketch, alphas):
     return Envelope("finish", run, 1, facts, sketch_message(sketch)).to_bytes()
 
 
+def with_statement(data, statement):
+    """What a site gets at the end of a run, with what the sketch in it promises."""
+    one = Envelope.of_bytes(data)
+    sketch = from_bytes(one.payload.arrays["file"].tobytes())
+    return replace(one, payload=sketch_message(replace(sketch, privacy=statement))).to_bytes()
+
+
 def of_version(data, version):
     """The same envelope as another version would write it."""
     outer = decoded(data)
@@ -125,7 +135,6 @@ def policy_of(node):
         "methods": list(rules.methods),
         "exact": rules.exact,
         "least-sum": rules.least_sum,
-        "most-epsilon": rules.most_epsilon,
     }
 
 

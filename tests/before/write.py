@@ -225,7 +225,7 @@ def nodes(out):
     np.savez_compressed(out / "site-north.npz", probs=probs, labels=labels)
     np.savez_compressed(out / "site-south.npz", logits=logits, labels=labels)
     doors.key_files(out, "north", ("north", "south", "east", "west"))
-    fc.privacy.Ledger(out / "north.ledger", create=doors.BUDGET)
+    fc.privacy.Ledger(out / "north.ledger", create=doors.BUDGET, key=out / "north.key")
     wanted = {}
     for name, text in (("north", NODE), ("south", OPEN_NODE)):
         (out / f"{name}.toml").write_text(text)

@@ -42,7 +42,9 @@ def deploy(tmp_path_factory) -> Callable[..., object]:
             made.configure(name, f'name="{name}"\n' + lines.replace("NAME", name))
             if ledgers:
                 ledger = made.folder / f"ledgers/{name}.db"
-                words = ("--create", "--epsilon", "8", "--delta", "1e-5")
+                key, data = made.folder / f"keys/{name}", made.folder / f"data/site-{name}.npz"
+                files = ("--key", str(key), "--data", str(data))
+                words = ("--create", "--epsilon", "8", "--delta", "1e-5", *files)
                 fedcover("ledger", "set-budget", str(ledger), *words)
         try:
             made.start_superlink()

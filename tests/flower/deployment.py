@@ -7,6 +7,7 @@ in sessions of their own: by the mark all of them are found, and nothing but the
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -27,13 +28,15 @@ class Deployment:
         self.folder, self.sites = folder, sites
         self.mark = uuid.uuid4().hex
         self.environment = environment(self.mark) | {"FLWR_HOME": str(folder / "flwr")}
-        self.port, *ports = free_ports(1 + len(sites))
+        self.outer, self.port, *ports = free_ports(2 + len(sites))
         self.ports = dict(zip(sites, ports, strict=True))
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         fedcover("flower", "init", str(folder), "--sites", ",".join(sites))
         self.command("sh", "make-test-keys.sh")
-        config = folder / "flwr/config.toml"
-        config.write_text(config.read_text().replace("8000", str(self.port)))
+        for name in ("flwr/config.toml", "nginx.conf"):
+            text = (folder / name).read_text()
+            text = text.replace("8000", str(self.outer)).replace("8001", str(self.port))
+            (folder / name).write_text(text)
 
     def command(self, *words: str, good: bool = True) -> str:
         """What a command prints, run to its end in the folder."""
@@ -57,15 +60,28 @@ class Deployment:
         self.start("superlink", f"{BIN}/flower-superlink", *words.split())
         until(lambda: listens(self.port), "the SuperLink listens")
 
+    def start_door(self) -> None:
+        """The proxy; nginx, or what stands in for it here."""
+        words = ("-p", str(self.folder), "-c", "nginx.conf", "-e", "proxy/error.log")
+        self.start("door", *proxy(), *words)
+        until(lambda: listens(self.outer), "the proxy listens")
+
     def register(self, *names: str) -> None:
         for name in names:
             self.command(f"{BIN}/flwr", "supernode", "register", f"keys/{name}.pub", "tls")
 
-    def start_node(self, name: str, key: str = "", ca: str = "keys/ca.crt") -> None:
-        words = f"--superlink 127.0.0.1:{self.port} --root-certificates {ca} --host 127.0.0.1 "
+    def start_node(
+        self, name: str, key: str = "", ca: str = "keys/ca.crt", *, door: int = 0, more: str = ""
+    ) -> None:
+        port = door or self.port
+        words = f"--superlink 127.0.0.1:{port} --root-certificates {ca} --host 127.0.0.1 {more} "
         words += f"--auth-supernode-private-key {key or f'keys/{name}'} --port {self.ports[name]} "
         words += f"--node-config sites/{name}.toml"
         self.start(name, f"{BIN}/flower-supernode", *words.split())
+
+    def start_executor(self, name: str) -> None:
+        words = f"--node-config sites/{name}.toml --port {self.ports[name]}"
+        self.start(f"{name}-executor", f"{BIN}/fedcover", "flower", "executor", *words.split())
 
     def restart_node(self, name: str) -> None:
         """Brings a killed node back: Flower lets it in when its old heartbeats have run out."""
@@ -140,6 +156,20 @@ def free_ports(count: int) -> list[int]:
     for s in sockets:
         s.close()
     return ports
+
+
+def free_row(count: int) -> int:
+    """The first of some free ports in a row."""
+    while True:
+        (first,) = free_ports(1)
+        if first + count < 65536 and not any(listens(first + i) for i in range(count)):
+            return first
+
+
+def proxy() -> list[str]:
+    """The command of nginx, or of its stand-in where it is not installed."""
+    found = shutil.which("nginx")
+    return [found] if found else [sys.executable, str(Path(__file__).with_name("nginx.py"))]
 
 
 def listens(port: int) -> bool:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
+import tomllib
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,8 +18,12 @@ from cryptography.x509.oid import NameOID
 from typer.testing import CliRunner
 
 from fedcover.cli import app
+from fedcover.engines.flower.approval import approve
+from fedcover.engines.flower.doctor import doors
 from fedcover.engines.flower.doctor.findings import Findings
 from fedcover.engines.flower.scaffold import write_folder
+from fedcover.engines.flower.site_config import BY_EXECUTOR, client_from_config
+from fedcover.privacy import ledger_data
 from fedcover.privacy.events import GaussianRelease
 from fedcover.privacy.ledger import Ledger
 from fedcover.privacy.ledger_entries import Budget
@@ -38,8 +45,13 @@ def folder(tmp_path, monkeypatch, keys):
     write_folder(tmp_path / "f", SITES)
     subprocess.run(["cp", "-rp", str(keys), str(tmp_path / "f/keys")], check=True)
     write_data(tmp_path / "f/data")
-    Ledger(tmp_path / "f/ledgers/harbour.db", create=Budget(8, 1e-5))
+    key = tmp_path / "f/keys/harbour"
+    Ledger(tmp_path / "f/ledgers/harbour.db", create=Budget(8, 1e-5), key=key)
     monkeypatch.chdir(tmp_path / "f")
+    approve(Path("app"), Path("approved/harbour"))
+    monkeypatch.setenv(BY_EXECUTOR, "1")
+    # The network is looked at in test_doors.py; here it is as it must be.
+    monkeypatch.setattr(doors, "_status", lambda *asked: 401 if doors.FLEET in asked else 404)
     return tmp_path / "f"
 
 
@@ -68,7 +80,17 @@ def test_a_good_set_up_passes(folder):
     at_site = examined("--app", "app", *SITE, "--ca", "keys/ca.crt", code=0)
     assert "140 records, 4 classes, score APS" in at_site
     assert "ε would go from 0 to 4 of 8" in at_site
+    assert "app may run here" in at_site
     assert not (folder / "state").exists()  # it only looks
+
+
+def test_an_app_that_the_site_has_not_approved(folder):
+    (folder / "app/more.py").write_text("import os")
+    text = examined("--app", "app", *SITE, code=1)
+    assert "app is not among the apps in approved/harbour" in text
+    assert "fedcover flower approve" in text
+    change(folder / "sites/harbour.toml", 'approved = "approved/harbour"', "")
+    assert "any that the server sends is started here" in examined("--app", "app", *SITE, code=0)
 
 
 @pytest.mark.parametrize(("words", "says", "fix"), [
@@ -119,8 +141,10 @@ def test_a_certificate_that_has_ended_or_comes_from_elsewhere(folder):
     ("calibrations/harbour.json", "nowhere/harbour.json", "nowhere does not exist", "Make the"),
     ("calibrations/harbour.json", "calibrations/harbour.txt", "is no .json", "Change its name"),
     ("ledgers/harbour.db", "ledgers/none.db", "does not exist", "--create"),
-    ("ledger = \"ledgers/harbour.db\"", "", "as little noise as the server likes", "--create"),
-    ("key = \"keys/harbour\"", "", "only one of key and roster", "everybody's public keys"),
+    ("ledger = \"ledgers/harbour.db\"", "", "the site answers no run", "--create"),
+    ("key = \"keys/harbour\"", "", "a roster and no key", "everybody's public keys"),
+    ("key = \"keys/harbour\"", "", "and no key was given", "Give its key"),
+    ("key = \"keys/harbour\"", "key = \"keys/lakeside\"", "is keyed with SHA256", "Give its key"),
     ("key = \"keys/harbour\"", "key = \"keys/lakeside\"", "not that of its identity", "Compare"),
     ("key = \"keys/harbour\"", "key = \"keys/roster\"", "key cannot be used", "ssh-keygen"),
     ("name = \"harbour\"", "name = \"haven\"", "not that of its identity", "Compare"),
@@ -171,7 +195,7 @@ def test_a_key_that_others_can_read(folder):
 def test_a_budget_that_is_too_small_or_spent(folder):
     words = ("--app", "app", "--run-config", "epsilon=9.0", *SITE)
     assert "would bring ε to 9, and the budget is 8" in examined(*words, code=1)
-    ledger = Ledger(folder / "ledgers/harbour.db")
+    ledger = Ledger(folder / "ledgers/harbour.db", key=folder / "keys/harbour")
     answer = Message("sketch", {"table": np.zeros(3)})
     ledger.answer("first/harbour/0/sketch", Message("q"), (GaussianRelease("x", 1.0, 0.7),),
                   lambda: answer)  # fmt: skip
@@ -188,6 +212,29 @@ def test_the_price_of_a_run_is_worked_out_in_the_ledgers_own_terms(folder, run):
     price = float(text.split("ε would go from 0 to ")[1].split()[0])
     assert price <= (4.5 if "add-remove" in run else 2.0001)  # a replacement is two of those
     assert price >= 1.9
+
+
+def test_a_ledger_that_is_not_that_of_the_records(folder):
+    key, data = folder / "keys/harbour", folder / "data/site-harbour.npz"
+    path = folder / "ledgers/harbour.db"
+    client_from_config(tomllib.loads((folder / "sites/harbour.toml").read_text()))  # binds it
+    assert "sealed with this site's key" in examined(*SITE, code=0)
+    shutil.copy(folder / "data/site-lakeside.npz", data)
+    assert "fedcover ledger data" in examined(*SITE, code=1)
+    Ledger(path, key=key).bind(data, changed=True)
+    examined(*SITE, code=0)
+    path.unlink()
+    Ledger(path, create=Budget(8, 1e-5), key=key)
+    assert "belong to the ledger" in examined(*SITE, code=1)
+    ledger_data.tag_of(data).unlink()
+    path.unlink()
+    Ledger(path, create=Budget(8, 0.01), key=key)
+    assert "10 n) = 0.000435" in examined(*SITE, code=1)
+    path.unlink()
+    Ledger(path, create=Budget(8, 1e-5))
+    assert "rekey LEDGER --new-key KEY" in examined(*SITE, code=1)
+    change(folder / "sites/harbour.toml", 'key = "keys/harbour"\nroster = "keys/roster"', "")
+    assert "not keyed: whoever" in examined(*SITE, code=0)
 
 
 def test_records_and_keys_are_never_shown(folder):
@@ -225,3 +272,35 @@ def test_a_missing_flower_is_said(folder, monkeypatch):
 def test_a_key_without_its_certificate_is_refused(folder):
     done = CliRunner().invoke(app, ["flower", "doctor", "--certificate-key", "keys/server.key"])
     assert "--certificate-key without --certificate" in str(done.exception)
+
+
+def joined(text):
+    """A text whose long words were broken over lines."""
+    return text.replace(" ", "")
+
+
+def test_the_coordinators_key_at_both_ends(folder):
+    public = ["ssh-keygen", "-lf", "keys/coordinator.pub"]
+    shown = subprocess.run(public, check=True, capture_output=True, text=True).stdout.split()[1]
+    assert shown.startswith("SHA256:")
+    assert shown in joined(examined("--app", "app", code=0))
+    assert shown in joined(examined("--app", "app", *SITE, code=0))
+    change(folder / "sites/harbour.toml", 'coordinator = "keys/coordinator.pub"', "")
+    assert "results that nobody has signed" in examined("--app", "app", *SITE, code=0)
+    change(folder / "app/pyproject.toml", 'key = "keys/coordinator"', "")
+    assert "will be unsigned" in examined("--app", "app", code=0)
+
+
+def test_a_coordinators_key_that_others_can_read_or_that_is_taken_back(folder):
+    (folder / "keys/coordinator").chmod(0o644)
+    assert "can be read by other users" in examined("--app", "app", code=1)
+    pub = folder / "keys/coordinator.pub"
+    pub.write_text("revoked " + pub.read_text())
+    assert "revoked keys only" in examined("--app", "app", *SITE, code=1)
+    pub.write_text("none\n")
+    assert "cannot be used" in examined("--app", "app", *SITE, code=1)
+
+
+def test_a_key_alone_signs_calibrations(folder):
+    change(folder / "sites/harbour.toml", 'roster = "keys/roster"', "")
+    assert "signs the calibration" in examined(*SITE, code=0)

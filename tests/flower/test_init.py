@@ -23,7 +23,7 @@ def test_the_files_are_those_of_an_app(tmp_path):
     done = CliRunner().invoke(app, ["flower", "init", str(tmp_path / "f"), "--sites", "a,b,c,d"])
     assert done.exit_code == 0, done.output
     assert {str(p.relative_to(tmp_path / "f")) for p in (tmp_path / "f").rglob("*.*")} == {
-        "README.md", "app/pyproject.toml", "app/fedcover_app.py", "flwr/config.toml",
+        "README.md", "nginx.conf", "app/pyproject.toml", "app/fedcover_app.py", "flwr/config.toml",
         "make-test-keys.sh", "sites/a.toml", "sites/b.toml", "sites/c.toml", "sites/d.toml",
     }  # fmt: skip
     assert "BEGIN" not in "".join(p.read_text() for p in written(tmp_path / "f"))  # of a key
@@ -61,7 +61,10 @@ def test_nothing_is_overwritten(tmp_path):
         write_folder(tmp_path / "new", SITES)
 
 
-@pytest.mark.parametrize("names", ["one", "a,a", "a,", "a,b c", "a,b;rm", "a,../b", "-a,b", "ä,b"])
+@pytest.mark.parametrize(
+    "names",
+    ["one", "a,a", "a,", "a,b c", "a,b;rm", "a,../b", "-a,b", "ä,b", "a,coordinator", "a,roster"],
+)
 def test_names_that_a_shell_could_misread_are_refused(names, tmp_path):
     with pytest.raises(FedcoverError, match="two or more different names"):
         write_folder(tmp_path / "f", names.split(","))

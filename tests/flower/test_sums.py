@@ -30,7 +30,9 @@ def deployment(deploy):  # one for each test: budgets and dead machines stay
 
 
 def states(deployment):
-    return [Ledger(deployment.folder / f"ledgers/{name}.db").state() for name in SITES]
+    folder = deployment.folder
+    ledgers = ((folder / f"ledgers/{name}.db", folder / f"keys/{name}") for name in SITES)
+    return [Ledger(path, key=key).state() for path, key in ledgers]
 
 
 def test_a_superlink_killed_in_the_middle_of_a_sum_costs_no_budget(deployment):
@@ -53,7 +55,9 @@ def test_a_superlink_killed_in_the_middle_of_a_sum_costs_no_budget(deployment):
         assert cal.thresholds.shape == (2, 4)
         assert cal.privacy.epsilon == pytest.approx(2, abs=1e-6)
     at_server = {p.name for p in deployment.folder.glob("runs/**/*") if p.is_file()}
-    assert at_server == {"sketch.npz", "run.json", "0.round", "0.survivors"}  # no calibration
+    heads = {"ledger-heads.json", "ledger-heads.json.lock"}
+    own = {"sketch.npz", "run.json", "0.round", "0.survivors"} | heads
+    assert at_server == own  # no calibration
 
 
 def test_a_sum_goes_on_without_a_node_that_dies(deployment):

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 import fedcover as fc
-from fedcover import wire
+from fedcover import identity, wire
 from fedcover.cli import files as cli_files
 from fedcover.engines.base import Traffic
 from fedcover.engines.flower import site_config
@@ -452,7 +452,7 @@ def write_roster(rng: Random, path: Path) -> Path:
 
 
 def read_roster(path: Path) -> None:
-    site_config.read_roster(str(path))
+    identity.read_roster(path)
 
 
 @cache

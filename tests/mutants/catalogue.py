@@ -11,9 +11,13 @@ SKETCH = "src/fedcover/methods/sketch/"
 SUMS = "src/fedcover/securesum/"
 REMOTE = "src/fedcover/engines/remote/"
 PRIVACY = "src/fedcover/privacy/"
+FLOWER = "src/fedcover/engines/flower/"
 
 SERVER = "sketch --epsilon 1 --runs 200000"
 IN_SUM = f"{SERVER} --view secure-sum"
+CONFUSED = f"{SERVER} --option confusion=true"
+LIMITED = "sketch --epsilon 1 --runs 5000 --relation add-remove --option most_per_site=100"
+SITES = "sketch --epsilon 1 --runs 5000 --unit site --option most_per_site=3"
 
 CHARGES = "tests/sketch/test_charges.py"
 SOURCE = "tests/methods/test_source.py"
@@ -63,7 +67,7 @@ def _less_noise() -> list[Mutant]:
             "confusion matrix",
             'out["confusion"] = _noisy(pairs * spec.scale, spec.confusion_sigma, source)',
             "spec.confusion_sigma",
-            (),
+            (CONFUSED,),
         ),
     )
     made = [
@@ -142,6 +146,7 @@ _NOISE = [
         SKETCH + "client.py",
         'out["confusion"] = _noisy(pairs * spec.scale, spec.confusion_sigma, source)',
         'out["confusion"] = _noisy(pairs * spec.scale, 0.0, source)',
+        audits=(CONFUSED,),
         tests=("tests/sketch/test_confusion.py", SOURCE),
     ),
     Mutant(
@@ -218,6 +223,7 @@ _SENSITIVITY = [
         SKETCH + "plan.py",
         'cells = math.sqrt(2) if privacy.relation == "replace" or limited else 1.0',
         'cells = math.sqrt(2) if privacy.relation == "replace" else 1.0',
+        audits=(LIMITED,),
         tests=(CHARGES,),
     ),
     Mutant(
@@ -226,6 +232,7 @@ _SENSITIVITY = [
         SKETCH + "client.py",
         "if 0 < spec.most < len(site):",
         "if False:",
+        audits=(SITES,),
         tests=(CHARGES,),
     ),
     Mutant(
@@ -251,6 +258,7 @@ _SENSITIVITY = [
         SKETCH + "plan.py",
         "return max(1, n_sites - privacy.conspirators) if privacy.secure_sum else 1",
         "return max(1, n_sites - privacy.conspirators)",
+        audits=(SERVER,),
         tests=(CHARGES, "tests/sketch/test_plan.py"),
     ),
     Mutant(
@@ -259,6 +267,7 @@ _SENSITIVITY = [
         SKETCH + "plan.py",
         "return max(1, n_sites - privacy.conspirators) if privacy.secure_sum else 1",
         "return n_sites if privacy.secure_sum else 1",
+        audits=(IN_SUM,),
         tests=(CHARGES, "tests/sketch/test_plan.py"),
     ),
     Mutant(
@@ -267,6 +276,7 @@ _SENSITIVITY = [
         SKETCH + "plan.py",
         "return max(1, n_sites - privacy.conspirators) if privacy.secure_sum else 1",
         "return max(1, n_sites - 1) if privacy.secure_sum else 1",
+        audits=(f"{IN_SUM} --conspirators 2",),
         tests=(CHARGES, "tests/privacy/test_conspirators.py"),
     ),
     Mutant(
@@ -334,6 +344,7 @@ _ACCOUNT = [
         PRIVACY + "accounting.py",
         "    delta = _delta(delta)\n    released = _released(events)",
         "    delta = max(_delta(delta), 1e-3)\n    released = _released(events)",
+        audits=(SERVER,),
         tests=("tests/privacy/test_accounting.py",),
     ),
     Mutant(
@@ -342,6 +353,7 @@ _ACCOUNT = [
         PRIVACY + "accounting.py",
         "single = _multiplier_for(epsilon, _delta(delta))",
         "single = 0.9 * _multiplier_for(epsilon, _delta(delta))",
+        audits=(SERVER,),
         tests=("tests/privacy/test_accounting.py",),
     ),
     Mutant(
@@ -350,6 +362,7 @@ _ACCOUNT = [
         SKETCH + "method.py",
         "events = plan.noise_for(*given, self.most_per_site, self.confusion).events",
         "events = plan.noise_for(*given, self.most_per_site, self.confusion).events[1:]",
+        audits=(SERVER,),
         tests=(CHARGES,),
     ),
     Mutant(
@@ -561,12 +574,117 @@ _AT_A_SITE = [
         tests=("tests/remote/test_policy.py",),
     ),
     Mutant(
-        "announced-noise-believed",
-        "a site without a ledger believes what a run announced",
+        "private-without-a-ledger",
+        "a site without a ledger answers a run that announces a budget",
         REMOTE + "policy.py",
-        "if cost > announced.epsilon + TOLERANCE:",
-        "if False:",
+        "if not has_ledger and not self.exact:",
+        "if privacy is None and not has_ledger and not self.exact:",
         tests=("tests/remote/test_policy.py",),
+    ),
+    Mutant(
+        "fresh-noise-without-a-ledger",
+        "a repeated message gets new noise where there is no ledger",
+        REMOTE + "client_state.py",
+        '        if stored is None:\n            self._forget("reply")',
+        '        if True:\n            self._forget("reply")',
+        tests=("tests/remote/test_policy.py",),
+    ),
+    Mutant(
+        "large-delta",
+        "a ledger may have any δ",
+        PRIVACY + "ledger_entries.py",
+        "if self.delta * records > MOST_DELTA:",
+        "if False:",
+        tests=("tests/remote/test_policy.py", "tests/privacy/test_ledger_key.py"),
+    ),
+    Mutant(
+        "seal-not-checked",
+        "a keyed ledger is read whoever has written it",
+        PRIVACY + "ledger_store.py",
+        '        if not good:\n            raise self.damaged("it was changed',
+        '        if False:\n            raise self.damaged("it was changed',
+        tests=("tests/privacy/test_ledger_key.py",),
+    ),
+    Mutant(
+        "delta-raised",
+        "δ is raised after answers, and what was spent looks like less",
+        PRIVACY + "ledger.py",
+        "if budget.delta > state.budget.delta and state.answers:",
+        "if False:",
+        tests=("tests/privacy/test_ledger_key.py",),
+    ),
+    Mutant(
+        "fingerprint-ignored",
+        "records may change under a ledger unnoticed",
+        PRIVACY + "ledger.py",
+        "if state.data is not None and found != state.data:",
+        "if False:",
+        tests=("tests/privacy/test_ledger_data.py",),
+    ),
+    Mutant(
+        "two-ledgers-for-the-same-records",
+        "the tag beside the records is not looked at",
+        PRIVACY + "ledger_data.py",
+        "if owner is None or owner == ledger:",
+        "if True:",
+        tests=("tests/privacy/test_ledger_data.py",),
+    ),
+    Mutant(
+        "ledger-for-all-to-read",
+        "a ledger is made as the umask likes",
+        PRIVACY + "ledger_store.py",
+        "part_of(self.path, 0o600, new=True)",
+        "part_of(self.path, 0o666, new=True)",
+        tests=("tests/privacy/test_ledger_key.py",),
+    ),
+    Mutant(
+        "trimmed-is-drawn-anew",
+        "a reply that was removed for room is answered with new noise",
+        PRIVACY + "ledger.py",
+        "            if earlier is None:\n                self._check_room(state)",
+        "            if earlier is None or earlier.number < state.kept_from:\n"
+        "                self._check_room(state)",
+        tests=("tests/privacy/test_ledger_key.py",),
+    ),
+    Mutant(
+        "heads-not-kept",
+        "the coordinator forgets the heads of the ledgers",
+        REMOTE + "heads.py",
+        "if after != before:",
+        "if False:",
+        tests=("tests/remote/test_heads.py",),
+    ),
+    Mutant(
+        "older-ledger-taken",
+        "a ledger that is shorter than before takes part",
+        REMOTE + "heads.py",
+        "return told is None or told[0] < known[0] or (told[0] == known[0] and told != known)",
+        "return False",
+        tests=("tests/remote/test_heads.py",),
+    ),
+    Mutant(
+        "site-believes-its-own-ledger",
+        "a site does not look whether its ledger was ever where the server knows it",
+        REMOTE + "client.py",
+        "if known is not None and (",
+        "if False and (",
+        tests=("tests/remote/test_heads.py",),
+    ),
+    Mutant(
+        "files-for-ever",
+        "every run leaves a file",
+        REMOTE + "client_state.py",
+        "if len(names) >= MOST_FILES[kind]:",
+        "if False:",
+        tests=("tests/remote/test_resources.py",),
+    ),
+    Mutant(
+        "names-for-ever",
+        "a site takes part in any number of sums",
+        SUMS + "client.py",
+        "if len(before.used) >= MOST_NAMES:",
+        "if False:",
+        tests=("tests/remote/test_resources.py",),
     ),
     Mutant(
         "words-of-errors-travel",
@@ -726,6 +844,184 @@ _FILES = [
     ),
 ]
 
+_DOORS = [
+    Mutant(
+        "any-app-starts",
+        "the executor runs an app that the site has not approved, if there is any copy",
+        FLOWER + "approval.py",
+        "    own = folder / digest_of(content)\n    return own if own.is_dir() else None\n",
+        "    return next(folder.iterdir(), folder)\n",
+        tests=("tests/flower/test_doors.py",),
+    ),
+    Mutant(
+        "app-texts-travel",
+        "the text of an app's exception is sent to the server",
+        FLOWER + "executor.py",
+        "Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, FAILED)",
+        "Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, str(error))",
+        tests=("tests/flower/test_doors.py",),
+    ),
+    Mutant(
+        "approval-not-enforced",
+        "a site with approved apps answers when Flower's own executor starts the app",
+        FLOWER + "site_config.py",
+        "if own.approved is not None and BY_EXECUTOR not in os.environ:",
+        "if False:",
+        tests=("tests/flower/test_doors.py",),
+    ),
+    Mutant(
+        "unknown-is-closed",
+        "the doctor takes a failure of the Control API for a closed door",
+        FLOWER + "doctor/doors.py",
+        "CLOSED = (401, 403, 404, 405)",
+        "CLOSED = (302, 401, 403, 404, 405, 500)",
+        tests=("tests/flower/test_doors.py",),
+    ),
+    Mutant(
+        "open-runtime-not-tried",
+        "the doctor tries the Control API alone",
+        FLOWER + "doctor/doors.py",
+        "    for path in CONTROL:\n",
+        "    for path in CONTROL[:1]:\n",
+        tests=("tests/flower/test_doors.py",),
+    ),
+    Mutant(
+        "other-addresses-not-tried",
+        "the doctor believes that a SuperLink at 127.0.0.1 is nowhere else",
+        FLOWER + "doctor/doors.py",
+        "    for other in _other_addresses():\n",
+        "    for other in ():\n",
+        tests=("tests/flower/test_doors.py",),
+    ),
+]
+
+LYING = "tests/remote/test_lying_server.py"
+SIGNED = "tests/test_signature.py"
+
+_LAST_MESSAGE = [
+    Mutant(
+        "statement-unchecked",
+        "a site takes any statement of privacy",
+        REMOTE + "belief.py",
+        "        self._check(said, agreed)\n",
+        "",
+        tests=(LYING,),
+    ),
+    Mutant(
+        "statement-less-than-charged",
+        "a statement may promise more than the ledger was charged with",
+        REMOTE + "belief.py",
+        "said.epsilon < self._least(agreed) * (1 - CLOSE)",
+        "said.epsilon < 0",
+        tests=(LYING,),
+    ),
+    Mutant(
+        "statement-not-marked",
+        "without a ledger, what the server says is said as if the site knew",
+        REMOTE + "belief.py",
+        "return replace(said, word=REPORTED)",
+        "return said",
+        tests=(LYING,),
+    ),
+    Mutant(
+        "other-runs-charged",
+        "charges of every run count for this one",
+        "src/fedcover/engines/base.py",
+        'return name.startswith(begin) and number.isdecimal() and "/" not in kind',
+        "return bool(name)",
+        tests=(LYING,),
+    ),
+    Mutant(
+        "thresholds-in-any-order",
+        "thresholds may grow with α",
+        REMOTE + "belief.py",
+        "if not np.array_equal(nested(alphas, fit.positions), fit.positions):",
+        "if False:",
+        tests=(LYING,),
+    ),
+    Mutant(
+        "coverage-unchecked",
+        "thresholds may cover own records as badly as they like",
+        REMOTE + "own_records.py",
+        "if chance < FALSE_ALARMS / len(cal.alpha):",
+        "if False:",
+        tests=(LYING, "tests/remote/test_own_records.py"),
+    ),
+    Mutant(
+        "coverage-too-strict",
+        "nothing is allowed for the calibration sample: honest runs are refused",
+        REMOTE + "own_records.py",
+        "return max(1.0, 1 / doubt - 2)",
+        "return 1e12",
+        tests=("tests/remote/test_own_records.py",),
+    ),
+    Mutant(
+        "own-cells-unchecked",
+        "a table may lack this site's own records",
+        REMOTE + "own_records.py",
+        "if (table.cells.ravel() < held - FAR * table.cell_deviation - 0.5).any():",
+        "if False:",
+        tests=(LYING,),
+    ),
+    Mutant(
+        "refusal-by-data-travels",
+        "the server hears of what own records contradict",
+        REMOTE + "client.py",
+        "                self.state.log(traceback.format_exc())\n            else:",
+        "                self.state.log(traceback.format_exc())\n"
+        "                raise\n            else:",
+        tests=(LYING,),
+    ),
+    Mutant(
+        "publication-unsigned",
+        "a site that names the coordinator's key takes unsigned results",
+        REMOTE + "client.py",
+        "if self.coordinator is not None:",
+        'if self.coordinator is not None and "signature" in envelope.header:',
+        tests=(LYING,),
+    ),
+    Mutant(
+        "publication-of-another-run",
+        "a signature of another run or site will do",
+        REMOTE + "publication.py",
+        "if getattr(found, what) != value:",
+        'if what == "digest" and getattr(found, what) != value:',
+        tests=(LYING,),
+    ),
+    Mutant(
+        "publication-header-unsigned",
+        "the coordinator signs the message without its header",
+        REMOTE + "publication.py",
+        'content = {"header": digest(to_json(header)), "payload"',
+        'content = {"header": "", "payload"',
+        tests=(LYING,),
+    ),
+    Mutant(
+        "revoked-keys-hold",
+        "a revoked key is believed",
+        "src/fedcover/identity.py",
+        "if owner is None and text not in gone:",
+        "if owner is None:",
+        tests=(SIGNED,),
+    ),
+    Mutant(
+        "files-by-anybody",
+        "any trusted site's signature will do for a calibration of another",
+        "src/fedcover/signature.py",
+        "if target is None or one.name in (target, COORDINATOR)]",
+        "]",
+        tests=(SIGNED,),
+    ),
+    Mutant(
+        "files-by-a-part",
+        "what the coordinator signed of the run is enough for the whole file",
+        "src/fedcover/signature.py",
+        "if not any((one.of, one.digest) == (of, digest) for one in own):",
+        "if not own:",
+        tests=(SIGNED,),
+    ),
+]
+
 MUTANTS: tuple[Mutant, ...] = (
     *_less_noise(),
     *_NOISE,
@@ -735,4 +1031,6 @@ MUTANTS: tuple[Mutant, ...] = (
     *_AT_A_SITE,
     *_COVERAGE,
     *_FILES,
+    *_DOORS,
+    *_LAST_MESSAGE,
 )

@@ -17,7 +17,7 @@ A test that cannot fail shows nothing, and nor does an audit. So the package is 
 a time: noise is made smaller or left out, charges are forgotten, signatures are not looked at. Each
 of these mutants is a patch in `tests/mutants/catalogue.py`. `python -m tests.mutants` applies it to
 a copy of the source and asks who should notice: the audit (`fedcover audit sketch --epsilon 1`,
-200,000 runs on each of two data sets), named tests, or both. Before that it sees that nobody
+200,000 runs on each data set), named tests, or both. Before that it sees that nobody
 complains of the source as it is.
 
 The audit looks from outside, at what a run releases, and knows nothing of the code; tests look at

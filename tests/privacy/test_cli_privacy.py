@@ -72,11 +72,11 @@ def test_refuses(wrong):
 
 
 def test_audit():
-    done = run("audit", "sketch", "--epsilon", 2, "--runs", 5000, "--seed", 1)
+    done = run("audit", "sketch", "--epsilon", 2, "--runs", 5000, "--confidence", 0.9999)
     assert done.exit_code == 0, done.output
     assert "not contradicted" in said(done)
     assert "ε = 2" in said(done)
-    done = run("audit", "sketch", "--epsilon", 4, "--claim", 1, "--runs", 30_000,
+    done = run("audit", "sketch", "--epsilon", 4, "--claim", 1, "--runs", 10_000,
                "--relation", "add-remove", "--view", "secure-sum")  # fmt: skip
     assert done.exit_code == 1
     assert "CONTRADICTED" in said(done)
@@ -87,8 +87,9 @@ def test_audit():
 
 
 @pytest.mark.parametrize(
-    "wrong", [("pooled",), ("sketch", "--view", "x"), ("sketch", "--runs", 3),
-              ("paper", "--epsilon", 0), ("sketch", "--claim", -1, "--runs", 10)]
+    "wrong", [("pooled",), ("sketch", "--view", "x"), ("sketch", "--runs", 3), ("nothing",),
+              ("paper", "--epsilon", 0), ("sketch", "--claim", -1, "--runs", 100),
+              ("paper", "--view", "secure-sum"), ("sketch", "--option", "bin=3")]
 )  # fmt: skip
 def test_audit_refuses(wrong):
     assert isinstance(run("audit", *wrong).exception, FedcoverError)

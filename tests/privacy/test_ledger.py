@@ -333,7 +333,7 @@ def test_damage_anywhere_is_refused_or_harmless(ledger, path):
         "INSERT INTO entries SELECT 4, hash, entry, reply FROM entries WHERE number = 3",
         "UPDATE head SET number = 2",
         "DELETE FROM head",
-        "INSERT INTO head SELECT 2, number, hash FROM head",
+        "INSERT INTO head SELECT 2, number, hash, seal FROM head",
         "UPDATE entries SET entry = NULL WHERE number = 2",
         "UPDATE entries SET entry = x'00' WHERE number = 2",
         "CREATE TABLE more (x)",
@@ -377,7 +377,7 @@ def test_foreign_files_are_refused(tmp_path):
         refuses(path)
 
 
-@pytest.mark.parametrize("version", [0, 2])
+@pytest.mark.parametrize("version", [0, 3])
 def test_other_versions_are_refused(ledger, path, version):
     ask(ledger, "one")
     edit(path, f"PRAGMA user_version = {version}")
@@ -386,7 +386,7 @@ def test_other_versions_are_refused(ledger, path, version):
 
 def test_a_changed_journal_mode_is_set_back(ledger, path):
     first = ask(ledger, "one")
-    edit(path, "PRAGMA journal_mode = WAL", "PRAGMA user_version = 1")
+    edit(path, "PRAGMA journal_mode = WAL", "PRAGMA user_version = 2")
     assert ask(ledger, "one", never) == first
     ask(ledger, "two")
     assert [p.name for p in path.parent.iterdir()] == [path.name]  # the one file is all of it

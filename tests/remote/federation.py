@@ -57,21 +57,28 @@ def made(count=4, sizes=None, n_classes=CLASSES, seed=0):
     return out
 
 
+PLENTY = Budget(1000.0, 1e-5)
+"""Of sites whose budget a test is not about; sites that allow exact answers then have no ledger."""
+
+
 class Net:
     """A transport to sites in this process.
 
     fault : what happens to envelopes; None for nothing.
+    budget : of the sites' ledgers; None for sites without.
     heard : (site, envelope, reply in bytes) of every envelope that a site has answered.
     passed : (site, envelope, reply) that reached the server.
     """
 
-    def __init__(self, folder, sites=None, budget=None, policy=None, roster=None):
+    def __init__(self, folder, sites=None, budget=PLENTY, policy=None, roster=None):
         self.folder = Path(folder)
         self.folder.mkdir(exist_ok=True)
         self.sites = dict(enumerate(made() if sites is None else sites))
         names = [site.name for site in self.sites.values()] if roster is None else roster
         self.roster = {name: identity(name).public_key() for name in names}
         self.policy = policy or SitePolicy()
+        if self.policy.exact and budget is PLENTY:
+            budget = None
         self.ledgers = {}
         if budget is not None:
             for site in self.sites.values():

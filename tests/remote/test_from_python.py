@@ -78,7 +78,10 @@ def test_a_renewed_collection_adds_what_was_spent(tmp_path):
     engine = coordinator(net, run="december")
     second = fc.collect(None, SKETCH, SERVER_VIEW, engine, previous=first)
     assert second.privacy.events == first.privacy.events * 2
-    assert own(net, "s0").privacy == second.privacy
+    mine = own(net, "s0").privacy
+    assert mine.word == "ledger"
+    assert mine.epsilon == pytest.approx(2.0, abs=1e-6)  # what this run was charged
+    assert mine.reported.events == second.privacy.events
 
 
 def test_a_calibration(tmp_path):

@@ -60,9 +60,8 @@ def test_sites_elsewhere_make_what_the_in_process_engine_makes(outside, tmp_path
 
 
 @pytest.mark.parametrize("privacy", [SERVER_VIEW, SUMS])
-@pytest.mark.parametrize("ledgers", [True, False])
-def test_its_epsilon_is_stated(outside, tmp_path, privacy, ledgers):
-    net = Net(tmp_path, budget=BUDGET if ledgers else None)  # its policy is the usual one
+def test_its_epsilon_is_stated(outside, tmp_path, privacy):
+    net = Net(tmp_path, budget=BUDGET)  # its policy is the usual one
     method, engine = outside.CoarseHistogram(8), coordinator(net)
     found = fc.calibrate(None, ALPHAS, method, privacy=privacy, engine=engine)
     assert engine.informed == ["s0", "s1", "s2", "s3"]

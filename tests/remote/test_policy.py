@@ -91,15 +91,12 @@ def test_a_run_without_a_budget_needs_exact_and_no_ledger(tmp_path, budget, exac
         assert code(tell(net, "ask", payload=EXACT_COUNTS)) == "hello"
 
 
-@pytest.mark.parametrize("budget", [None, BUDGET])
-def test_exact_queries_in_a_run_that_said_it_was_private_are_refused(tmp_path, budget):
-    """With a ledger they are charged as what they are, ε = ∞; without one the rules refuse them."""
-    net = Net(tmp_path, budget=budget)
+def test_exact_queries_in_a_run_that_said_it_was_private_are_charged_as_what_they_are(net):
+    """ε = ∞, which fits into no budget."""
     hello(net, "dp-fedcp")
     found = {code(tell(net, "ask", number=k, payload=q)) for k, q in enumerate(exact_queries())}
-    assert found == ({"privacy"} if budget is None else {"budget"})
-    if budget is not None:
-        assert net.answers()["s0"] == 0
+    assert found == {"budget"}
+    assert net.answers()["s0"] == 0
 
 
 def exact_queries():
@@ -109,37 +106,54 @@ def exact_queries():
     yield Message("mass", {"queries": cuts, "weights": weights}, {"seed": 0})
 
 
-@pytest.mark.parametrize("budget", [None, BUDGET])
-def test_private_dp_fedcp_of_old_is_asked_for_in_vain(tmp_path, budget):
+def test_private_dp_fedcp_of_old_is_asked_for_in_vain(net):
     """Its two queries are gone; what runs under a budget is the sketch, by its own name."""
-    net = Net(tmp_path, budget=budget)
     hello(net, "dp-fedcp")
     for number, name in enumerate(("private-counts", "private-histogram")):
         asked = Message(name, numbers={"sigma": 1e5, "size": 1})
         assert code(tell(net, "ask", number=number, payload=asked)) == "query"
     assert code(tell(net, "ask", number=2, payload=question(SERVER_VIEW))) == "query"
-    if budget is not None:
-        assert net.answers()["s0"] == 0
+    assert net.answers()["s0"] == 0
 
 
-def test_a_sketch_without_noise_or_with_less_is_refused_without_a_ledger_too(tmp_path):
-    net = Net(tmp_path)
+@pytest.mark.parametrize("change", [{}, {"delta": 0.5}, {"epsilon": 0.01}, {"epsilon": 1e300}])
+def test_a_site_without_a_ledger_answers_no_run_whatever_it_announces(tmp_path, change):
+    """It would add up nothing: 400 runs of ε = 1 would each be within what was announced."""
+    net = Net(tmp_path, budget=None)
+    for k in range(3):
+        assert code(hello(net, privacy={**PRIVATE, **change}, run=f"r{k}")) == "privacy"
+        assert code(tell(net, "ask", f"r{k}", payload=question(SERVER_VIEW))) == "hello"
+    assert "Make a ledger: fedcover ledger set-budget FILE --create" in net.log("s0")
+    Server(Net(tmp_path / "exact", policy=OPEN), privacy=SERVER_VIEW).go()  # they may do as before
+
+
+def test_a_hello_of_the_days_when_there_was_a_ledger_is_worth_nothing(net):
     hello(net)
-    real = question(SERVER_VIEW)
-    for sigma in (0.0, 1e-9, real.numbers["table_sigma"] / 3):
-        query = Message(real.kind, real.arrays, {**real.numbers, "table_sigma": sigma})
-        assert code(tell(net, "ask", payload=query)) == "privacy"
-    assert tell(net, "ask", payload=real).payload is not None
-
-
-def test_without_a_ledger_a_server_cannot_announce_the_noise_away(tmp_path):
-    net = Net(tmp_path)
-    for epsilon in (10.1, 1e300):
-        assert code(hello(net, privacy={**PRIVATE, "epsilon": epsilon})) == "privacy"
-    assert hello(net, privacy={**PRIVATE, "epsilon": 10}).phase == "hello"
-    net.policy = SitePolicy(most_epsilon=1.0)  # the rules of today, for a hello of yesterday
+    net.ledgers.clear()
     assert code(tell(net, "ask", payload=question(SERVER_VIEW))) == "privacy"
-    assert "ε = 10" in net.log("s0")
+
+
+def test_a_letter_that_is_repeated_gets_the_same_noise_without_a_ledger_too(tmp_path):
+    net = Net(tmp_path, policy=OPEN)
+    for view in ("server", "secure-sum"):
+        hello(net, run=view, view=view)
+        asked = question(SERVER_VIEW)
+        tables = [tell(net, "ask", view, payload=asked).payload.arrays["table"] for _ in range(5)]
+        assert all(np.array_equal(tables[0], table) for table in tables)
+        less = Message(asked.kind, asked.arrays, {**asked.numbers, "table_sigma": 1.0})
+        assert code(tell(net, "ask", view, payload=less)) == "query"
+        other = tell(net, "ask", view, number=1, payload=asked).payload.arrays["table"]
+        assert not np.array_equal(tables[0], other)
+    assert not net.ledgers
+
+
+def test_a_ledger_whose_delta_is_too_large_for_the_records_is_refused_at_the_start(tmp_path):
+    net = Net(tmp_path, budget=Budget(2.0, 0.0025))  # 1/(10 n) of the 40 records of s0
+    assert hello(net).phase == "hello"
+    with pytest.raises(fc.FedcoverError, match=r"delta is 0.0025, for 50 .*10 n\) = 0.002"):
+        net.node(1)
+    Ledger(net.ledgers["s1"]).set_budget(delta=0.002)
+    net.node(1)
 
 
 @pytest.mark.parametrize("first", [PRIVATE, None])
@@ -148,7 +162,7 @@ def test_saying_hello_again_without_a_budget_opens_nothing(tmp_path, first):
     hello(net, "dp-fedcp", first)
     hello(net, "dp-fedcp", privacy=None)
     assert code(tell(net, "ask", payload=EXACT_COUNTS)) in ("budget", "hello")
-    closed = Net(tmp_path / "closed")
+    closed = Net(tmp_path / "closed", budget=None)
     hello(closed, "dp-fedcp", first)
     hello(closed, "dp-fedcp", privacy=None)
     assert code(tell(closed, "ask", payload=EXACT_COUNTS)) in ("privacy", "hello")
@@ -184,9 +198,6 @@ def test_a_share_of_the_noise_asked_for_in_the_open_is_charged_as_all_of_it(tmp_
     hello(rich, view="secure-sum")
     assert tell(rich, "ask", payload=share).phase == "ask"
     assert Ledger(rich.ledgers["s0"]).state().spent > 3
-    without = Net(tmp_path / "without")
-    hello(without, view="secure-sum")
-    assert code(tell(without, "ask", payload=share)) == "privacy"
 
 
 def test_the_same_round_with_another_sigma_gets_no_second_answer(tmp_path):

@@ -16,13 +16,15 @@ from fedcover.engines.remote.result_message import fit_message, result_header, s
 from fedcover.methods.base import Task
 from fedcover.methods.sketch.result import SketchResult
 from fedcover.position import TOP
+from fedcover.privacy.statement import PrivacyStatement
 from fedcover.wire import Message
 from tests.remote.federation import OPEN, SERVER_VIEW, Net, Server, made, silent
 
 pytestmark = pytest.mark.filterwarnings("ignore::fedcover.FedcoverWarning")
 
-METHOD = fc.methods.DPFedCP(rounds=3, solver="averaging", start=0.5)
+METHOD = fc.methods.DPFedCP(rounds=3, solver="averaging", start=0.95)
 COST = Cost(5, 100, 200)
+STATED = PrivacyStatement(2.0, 1e-5)
 
 
 def warm_sites():
@@ -73,7 +75,7 @@ def test_a_sketch_becomes_the_sites_own_calibration(tmp_path):
     server = Server(net, privacy=SERVER_VIEW)
     table = server.go()
     sketch = SketchResult(
-        table=table, privacy=SERVER_VIEW and None, cost=COST,
+        table=table, privacy=STATED, cost=COST,
         score=server.task.score,
     )  # fmt: skip
     net.heard.clear()
@@ -196,7 +198,7 @@ def test_that_a_site_fails_over_its_own_label_mix_does_not_show(tmp_path, monkey
     """A sketch made to fail for some label mixes would tell one bit of them each time."""
     net = Net(tmp_path)
     server = Server(net, privacy=SERVER_VIEW)
-    sketch = SketchResult(table=server.go(), privacy=None, cost=COST, score=server.task.score)
+    sketch = SketchResult(table=server.go(), privacy=STATED, cost=COST, score=server.task.score)
 
     def fails(self, *counts, **more):
         raise ValueError("label 2")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -103,3 +104,16 @@ def test_two_names_for_one_key_are_refused():
 def test_unprintable_names_are_refused(name):
     with pytest.raises(FedcoverError, match="name in the roster"):
         load_roster({name: public_file(GOOD[0]())})
+
+
+def test_without_the_package_there_is_one_clear_error():
+    """In a process of its own: what is imported stays imported."""
+    code = (
+        "import sys; sys.modules['cryptography'] = None\n"
+        "import fedcover as fc, fedcover.signature, fedcover.engines.remote.client\n"
+        "try:\n    import fedcover.identity\n"
+        "except fc.FedcoverError as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "keys and signatures need the package" in done.stdout
+    assert "pip install 'fedcover[secure]'" in done.stdout

@@ -14,6 +14,7 @@ from scipy.stats import binom
 import fedcover as fc
 from fedcover.calibration import Cost
 from fedcover.engines.base import Engine, sum_replies
+from fedcover.engines.remote.belief import Known
 from fedcover.engines.remote.result_message import calibration_from, sketch_message
 from fedcover.members import federation_of
 from fedcover.methods.base import Task
@@ -294,7 +295,8 @@ def test_the_same_from_a_file_over_the_network_and_in_process(tmp_path, epsilon)
     here = sketch.personalise(some[0], [0.1, 0.2], certify=0.95)
     assert here.thresholds.max() < 1
     facts = {"alphas": [0.1, 0.2], "certify": 0.95}
-    there = calibration_from(sketch_message(sketch), facts, some[0])()
+    known = Known("november", "s0", "sketch", budget(epsilon))
+    there = calibration_from(sketch_message(sketch), facts, some[0], known)()
     sketch.save(tmp_path / "sketch.npz")
     later = SketchResult.load(tmp_path / "sketch.npz").personalise(
         some[0], [0.1, 0.2], certify=0.95

@@ -205,10 +205,10 @@ def test_the_checksum_of_the_tests_is_the_right_one(kinds, saved):
     """Or the tests below would all fail at the checksum."""
     reseal(saved)
     assert differences(fc.SketchResult.load(saved), kinds["private"]) == []
-    assert sketch_file.SCHEMA_VERSION == 2
+    assert sketch_file.SCHEMA_VERSION == 3
 
 
-@pytest.mark.parametrize("version", [3, 0, None, "2", [2], 1.5])
+@pytest.mark.parametrize("version", [4, 0, None, "2", [2], 1.5])
 def test_other_versions_are_refused_by_number(saved, version):
     reseal(saved, version=version)
     with pytest.raises(fc.FileError, match="version"):

@@ -24,6 +24,7 @@ from fedcover.cli.personalise import personalise
 from fedcover.cli.predict import predict
 from fedcover.cli.privacy import privacy
 from fedcover.cli.reproduce import reproduce
+from fedcover.cli.signatures import signatures
 from fedcover.errors import FedcoverError, FedcoverWarning, FileError
 
 app = typer.Typer(
@@ -34,7 +35,7 @@ app = typer.Typer(
 )
 for command in (
     demo, calibrate, collect, merge, personalise, predict, evaluate, reproduce, bounds, privacy,
-    audit, methods,
+    audit, methods, signatures,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(ledger_app, name="ledger")

@@ -26,6 +26,7 @@ from fedcover.cli.common import (
     Report,
     ScoreOption,
     Seed,
+    Trust,
     Unit,
     View,
     out,
@@ -143,6 +144,7 @@ def merge(
     sketches: Annotated[list[Path], typer.Argument(help="Sketches written by `collect`.")],
     out_file: OutSketch,
     report: Report = None,
+    trusted: Trust = None,
 ) -> None:
     """Add up sketches of different sites; nothing is sent, and no budget is spent."""
     check_outputs({".npz": out_file, ".html": report}, [])
@@ -153,7 +155,7 @@ def merge(
             allowed="two or more",
             fix="fedcover merge north.npz south.npz --out all.npz, for example",
         )
-    sketch = merged(sketches)
+    sketch = merged(sketches, trusted)
     sketch.save(out_file)
     show(sketch, out_file)
     if report is not None:

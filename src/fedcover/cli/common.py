@@ -60,6 +60,13 @@ Conspirators = Annotated[
     int | None,
     typer.Option(help="In a secure sum: how many other sites may tell what they know; default 1."),
 ]
+Trust = Annotated[
+    Path | None,
+    typer.Option(
+        "--trusted",
+        help="Roster of lines NAME KEY: a file that none of them has signed is refused.",
+    ),
+]
 Gone = Annotated[str | None, typer.Option(hidden=True)]
 Report = Annotated[Path | None, typer.Option(help="Also write a page with figures, an .html file.")]
 

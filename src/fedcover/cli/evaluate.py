@@ -13,7 +13,7 @@ from rich.text import Text
 
 import fedcover as fc
 from fedcover._io.writing import output_file, replacing
-from fedcover.cli.common import Logits, PredictSeed, out
+from fedcover.cli.common import Logits, PredictSeed, Trust, out
 from fedcover.cli.files import load_calibration, outputs_for
 from fedcover.diagnostics import Coverage, coverage_tails
 
@@ -27,11 +27,12 @@ def evaluate(
     confidence: Annotated[float, typer.Option(help="Confidence of the bands.")] = 0.95,
     logits: Logits = False,
     seed: PredictSeed = 0,
+    trusted: Trust = None,
 ) -> None:
     """Coverage of the sets on labelled records: overall, by class and by set size."""
     if out_file is not None:
         output_file(out_file)
-    cal = load_calibration(calibration, data)
+    cal = load_calibration(calibration, data, trusted)
     table = outputs_for(cal, data, logits)
     labels = table.require_labels()
     sets = cal.predict_set(table.probs, seed)

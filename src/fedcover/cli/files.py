@@ -91,7 +91,7 @@ def read_sites(
     ]
 
 
-def load_calibration(calibration: Path, data: Path) -> fc.Calibration:
+def load_calibration(calibration: Path, data: Path, trusted: Path | None = None) -> fc.Calibration:
     """The calibration of `predict` and `evaluate`; the two arguments are easily swapped."""
     if calibration.suffix.lower() in SUFFIXES:
         swapped = data.suffix.lower() == ".json"
@@ -102,7 +102,7 @@ def load_calibration(calibration: Path, data: Path) -> fc.Calibration:
             if swapped
             else "Give the .json that `fedcover calibrate` or `personalise` wrote",
         )
-    return fc.Calibration.load(calibration)
+    return fc.Calibration.load(calibration, trusted)
 
 
 def outputs_for(
@@ -129,7 +129,7 @@ def outputs_for(
     return table
 
 
-def load_sketch(path: Path) -> fc.SketchResult:
+def load_sketch(path: Path, trusted: Path | None = None) -> fc.SketchResult:
     """The sketch in a file; a site file or a calibration in its place is an easy slip."""
     held = _arrays(path)
     if held & {"probs", "logits"}:
@@ -144,7 +144,7 @@ def load_sketch(path: Path) -> fc.SketchResult:
             allowed="a sketch (.npz), written by `fedcover collect` or `fedcover merge`",
             fix="A calibration (.json) is ready for `fedcover predict`",
         )
-    return fc.SketchResult.load(path)
+    return fc.SketchResult.load(path, trusted)
 
 
 def no_sketches(files: list[Path]) -> list[Path]:
@@ -160,9 +160,9 @@ def no_sketches(files: list[Path]) -> list[Path]:
     return files
 
 
-def merged(paths: list[Path]) -> fc.SketchResult:
+def merged(paths: list[Path], trusted: Path | None = None) -> fc.SketchResult:
     """The sum of the sketches in several files."""
-    return reduce(add, [load_sketch(path) for path in paths])
+    return reduce(add, [load_sketch(path, trusted) for path in paths])
 
 
 def check_outputs(places: dict[str, Path | None], read: list[Path]) -> None:

@@ -23,9 +23,9 @@ def init(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")],
     sites: Annotated[
         str, typer.Option(help="Names of the sites, with commas.")
-    ] = "mercy,stjohn,lakeside",
+    ] = "mercy,stjohn,lakeside,harbour",
 ) -> None:
-    """Write a Flower app, a configuration for each site, and a script that makes test keys."""
+    """Write a Flower app, a proxy, a configuration for each site, and a script for test keys."""
     from fedcover.engines.flower.scaffold import write_folder
 
     written = write_folder(folder, [name.strip() for name in sites.split(",")])
@@ -37,6 +37,51 @@ def init(
             "make-test-keys.sh makes certificates and keys for tests, and for nothing else."
         )
     )
+
+
+NodeConfig = Annotated[
+    str,
+    typer.Option(metavar="FILE", help="As for `flower-supernode`: the site's own rules."),
+]
+
+
+@flower_app.command()
+def approve(
+    app: Annotated[Path, typer.Argument(metavar="APP", help="The app's folder, or a .fab file.")],
+    node_config: NodeConfig,
+) -> None:
+    """At a site: let an app run here. Read it first: it runs with the executor's rights."""
+    from fedcover.engines.flower.approval import approve as approve_app
+
+    folder = approve_app(app, _approved(node_config))
+    files = sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+    out.print(Text(f"Approved: SHA-256 {folder.name}"))
+    out.print(Text(f"{', '.join(files)} in {folder}. Remove that folder to take it back."))
+
+
+@flower_app.command()
+def executor(
+    node_config: NodeConfig,
+    port: Annotated[int, typer.Option(help="--port of the SuperNode.")] = 9094,
+) -> None:
+    """At a site: start approved apps alone, beside `flower-supernode --isolation process`."""
+    from fedcover.engines.flower.executor import serve
+
+    serve(f"127.0.0.1:{port}", _approved(node_config))
+
+
+def _approved(node_config: str) -> Path:
+    from fedcover.engines.flower.doctor.site import read_config
+    from fedcover.engines.flower.site_config import SiteConfig
+
+    folder = SiteConfig.of(read_config(node_config)).approved
+    if folder is None:
+        raise FedcoverError(
+            "the node's configuration names no folder of approved apps",
+            allowed="approved: a folder",
+            fix='Write approved = "approved" into --node-config',
+        )
+    return Path(folder)
 
 
 @flower_app.command()
@@ -64,10 +109,21 @@ def doctor(
         Path | None, typer.Option(metavar="FILE", help="What the sites trust: --root-certificates.")
     ] = None,
     address: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Where the sites look for the server.")
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Where sites look for the server: tried, with --ca, for open control.",
+        ),
+    ] = None,
+    control: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Where `flwr` finds the SuperLink, on the server: nobody else may reach it.",
+        ),
     ] = None,
 ) -> None:
-    """Check a set-up before anything is sent: versions, TLS, keys, data, budget, settings."""
+    """Check a set-up before anything is sent: who gets in, versions, TLS, keys, data, settings."""
     from fedcover.engines.flower.doctor import examination
 
     if certificate is None and certificate_key is not None:
@@ -77,7 +133,7 @@ def doctor(
             fix="Give the certificate too",
         )
     findings = examination.examine(
-        app, run_config or [], node_config, certificate, certificate_key, ca, address
+        app, run_config or [], node_config, certificate, certificate_key, ca, address, control
     )
     shown = Table(show_lines=False)
     shown.add_column("")

@@ -11,15 +11,20 @@ from rich.table import Table
 from rich.text import Text
 
 from fedcover._io.facts import digest
+from fedcover._io.files import open_outputs
 from fedcover._io.writing import replacing
 from fedcover.cli.common import out
-from fedcover.errors import FedcoverError
+from fedcover.errors import FedcoverError, FileError
 from fedcover.privacy.ledger import Ledger
+from fedcover.privacy.ledger_data import refuse_others
 from fedcover.privacy.ledger_entries import Budget, Entry, LedgerState
 
 EXPORT, EXPORT_VERSION = "fedcover/ledger-export", 1
 
 LedgerPath = Annotated[Path, typer.Argument(help="The site's ledger.")]
+Key = Annotated[
+    Path | None, typer.Option(help="The site's private key, if the ledger is sealed with it.")
+]
 
 ledger_app = typer.Typer(
     help="A site's privacy budget: what was answered, what it cost, what is left.",
@@ -28,9 +33,9 @@ ledger_app = typer.Typer(
 
 
 @ledger_app.command()
-def show(path: LedgerPath) -> None:
-    """Every answer and every change of the budget, with ε so far."""
-    state = Ledger(path).state()
+def show(path: LedgerPath, key: Key = None) -> None:
+    """Every answer and every change, with ε so far."""
+    state = Ledger(path, key=key).state()
     shown = Table(title=f"{path.name}: ε = {state.spent:.4f} of {state.budget.epsilon:g} spent")
     for heading in ("when", "query", "what was released", "ε so far", "remaining"):
         number = heading in ("ε so far", "remaining")
@@ -58,6 +63,10 @@ def set_budget(
     relation: Annotated[
         str | None, typer.Option(help="With --create: replace (the default) or add-remove.")
     ] = None,
+    key: Key = None,
+    data: Annotated[
+        Path | None, typer.Option(help="With --create: the site's file of records.")
+    ] = None,
 ) -> None:
     """Raise or lower the budget, or make a new ledger with --create."""
     if create:
@@ -68,25 +77,58 @@ def set_budget(
                 fix="Give --epsilon 2 --delta 1e-5, for example",
             )
         budget = Budget(epsilon, delta, unit or "record", relation or "replace")
-        state = Ledger(path, create=budget).state()
-    elif unit is not None or relation is not None or (epsilon is None and delta is None):
+        if data is not None:  # before there is a file that nothing can be done with
+            budget.check_records(_records(data))
+            refuse_others(data, None)
+        ledger = Ledger(path, create=budget, key=key)
+        state = ledger.state() if data is None else ledger.bind(data)
+    elif (unit, relation, data) != (None,) * 3 or (epsilon is None and delta is None):
         raise FedcoverError(
-            "--unit or --relation, or nothing to change",
+            "--unit, --relation or --data, or nothing to change",
             allowed="--epsilon or --delta or both; unit and relation of a ledger never change",
             fix="Give the new budget, or --create to make a new ledger",
         )
     else:
-        state = Ledger(path).set_budget(epsilon, delta)
+        state = Ledger(path, key=key).set_budget(epsilon, delta)
     out.print(Text(state.describe()))
+
+
+@ledger_app.command()
+def rekey(
+    path: LedgerPath,
+    new_key: Annotated[Path, typer.Option(help="The private key that seals it from here on.")],
+    key: Key = None,
+) -> None:
+    """Seal a ledger with a key, or with another one; what was spent stays."""
+    out.print(Text(Ledger(path, key=key).rekey(new_key).describe()))
+
+
+@ledger_app.command("data")
+def record_data(
+    path: LedgerPath,
+    data: Annotated[Path, typer.Option(help="The site's file of records, as it is now.")],
+    key: Key = None,
+) -> None:
+    """Record that the site's records were added to or corrected; what was spent stays."""
+    ledger = Ledger(path, key=key)
+    ledger.state().budget.check_records(_records(data))
+    out.print(Text(ledger.bind(data, changed=True).describe()))
+
+
+@ledger_app.command()
+def trim(path: LedgerPath, key: Key = None) -> None:
+    """Remove the replies of all answers so far, for room; what was spent stays."""
+    out.print(Text(Ledger(path, key=key).trim().describe()))
 
 
 @ledger_app.command()
 def export(
     path: LedgerPath,
     out_file: Annotated[Path, typer.Option("--out", help="The .json to write.")],
+    key: Key = None,
 ) -> None:
     """A statement for the data-protection officer, with every entry and its hash; no replies."""
-    state = Ledger(path).state()
+    state = Ledger(path, key=key).state()
     with replacing(out_file) as file:
         file.write(json.dumps(_report(state), indent=1, ensure_ascii=False))
     out.print(Text(state.describe()))
@@ -112,14 +154,31 @@ def _report(state: LedgerState) -> dict[str, Any]:
     }
 
 
+def _records(data: Path) -> int:
+    """How many records a file has."""
+    labels = open_outputs(data).arrays.get("labels")
+    if labels is None:
+        raise FileError(f"{data} has no labels", allowed="calibration records", fix="Add them")
+    return len(labels)
+
+
 def _name(entry: Entry) -> str:
-    return entry.query_id if entry.query_id is not None else "(budget)"
+    if entry.query_id is not None:
+        return entry.query_id
+    kinds = ("budget", "key", "data", "trimmed")
+    return "(" + ", ".join(kind for kind in kinds if getattr(entry, kind) is not None) + ")"
 
 
 def _released(entry: Entry) -> str:
-    if entry.budget is not None:
-        return f"budget set to ε = {entry.budget.epsilon:g} at δ = {entry.budget.delta:g}"
     lines = []
+    if entry.budget is not None:
+        lines.append(f"budget set to ε = {entry.budget.epsilon:g} at δ = {entry.budget.delta:g}")
+    if entry.key is not None:
+        lines.append(f"keyed from here on with {entry.key}")
+    if entry.data is not None:
+        lines.append("records from here on: other ones than before, or the first")
+    if entry.trimmed:
+        lines.append("the replies before were removed")
     for event in entry.events:
         facts = vars(event)
         noise = f", noise {facts['sigma']:g}" if "sigma" in facts else ", without noise"

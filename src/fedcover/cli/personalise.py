@@ -21,6 +21,7 @@ from fedcover.cli.common import (
     Logits,
     Report,
     Seed,
+    Trust,
     coverage_note,
     coverages,
     error_rates,
@@ -81,6 +82,7 @@ def personalise(
     logits: Logits = False,
     report: Report = None,
     seed: Seed = None,
+    trusted: Trust = None,
     mode: Gone = None,
 ) -> None:
     """Turn a sketch into a site's own calibration, at the site: no message, no budget."""
@@ -94,7 +96,7 @@ def personalise(
     by_hand = None if counts is None else numbers(counts.split(","), "--counts")
     files = {p: read_label_file(p) for p in (counts_file, source) if p is not None}
     no_sketches([p for p in (site, unlabelled) if p is not None])
-    made = load_sketch(sketch)
+    made = load_sketch(sketch, trusted)
     if use_own_scores and made.score is None:
         raise FedcoverError(
             f"--use-own-scores, and {sketch} was made from ready scores",

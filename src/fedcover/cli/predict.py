@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedcover._io.writing import output_file
-from fedcover.cli.common import Logits, PredictSeed, out
+from fedcover.cli.common import Logits, PredictSeed, Trust, out
 from fedcover.cli.files import load_calibration, outputs_for
 
 
@@ -22,11 +22,12 @@ def predict(
     ] = None,
     logits: Logits = False,
     seed: PredictSeed = 0,
+    trusted: Trust = None,
 ) -> None:
     """Prediction sets of new records."""
     if out_file is not None:
         output_file(out_file)
-    cal = load_calibration(calibration, data)
+    cal = load_calibration(calibration, data, trusted)
     table = outputs_for(cal, data, logits, labels=False)
     sets = cal.predict_set(table.probs, seed)
     if out_file is not None:

@@ -217,6 +217,14 @@ def query_id(run: str, site: str, number: int, query: Message) -> str:
     return f"{run}/{site}/{number}/{query.kind}"
 
 
+def is_of_run(name: str, run: str, site: str) -> bool:
+    """Whether a query of this name was asked of this site in this run."""
+    begin = f"{run}/{site}/"
+    number, _, kind = name.removeprefix(begin).partition("/")
+    # A run called "a/mercy" has names that begin as those of site "mercy" in run "a" do.
+    return name.startswith(begin) and number.isdecimal() and "/" not in kind
+
+
 def usual_survivors(n_sites: int, conspirators: int) -> int:
     """How many sites a secure sum must end with unless told otherwise: two thirds of them.
 

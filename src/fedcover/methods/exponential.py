@@ -88,6 +88,11 @@ class ExponentialMechanism(_ByPooling):
             "(replacing one record; numbers of records are public)"
         )
 
+    @property
+    def published_epsilon(self) -> float:
+        """ε of the thresholds alone, for audits: of one replaced record."""
+        return self.epsilon
+
     def statement(self, task: Task) -> PrivacyStatement | None:
         if task.privacy is not None:
             raise FedcoverError(

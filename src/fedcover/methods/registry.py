@@ -38,8 +38,6 @@ class Entry:
         Whether a site takes part unless told otherwise. No raw score may leave a site under it.
     private
         Whether it keeps a budget, `fedcover.Privacy`.
-    audited
-        Whether `fedcover audit` can test the ε it states.
     only_in_studies
         Why nobody can use it on real sites; empty if they can.
     leaves
@@ -51,7 +49,6 @@ class Entry:
     queries: tuple[str, ...]
     usual: bool = False
     private: bool = False
-    audited: bool = False
     only_in_studies: str = ""
     leaves: str = "what its own description says"
 
@@ -179,7 +176,6 @@ _OWN = (
         ("sketch",),
         usual=True,
         private=True,
-        audited=True,
         leaves="counts: one label × score table",
     ),
     Entry(
@@ -188,7 +184,6 @@ _OWN = (
         ("counts", "mass", "totals", "steps"),
         usual=True,
         private=True,
-        audited=True,
         leaves="counts: by label, and weighted below query points; with a budget as sketch",
     ),
     Entry("local", Local, (), usual=True, private=True, leaves="nothing"),

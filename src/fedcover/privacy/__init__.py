@@ -10,7 +10,11 @@ sampling.py     integers of a law from uniform bits, settled exactly
 distributed.py  noise shares for secure sums, and the true ε of the sum
 ledger.py       a site's own budget: check, write, then answer
   ledger_entries.py   what stands in it, chained by hashes
+  ledger_key.py       the key that seals it
+  ledger_data.py      the records it is about
   ledger_store.py     the SQLite file under it
+  ledger_key.py       the key that seals it
+  ledger_data.py      which records it is about
 """
 
 from fedcover.privacy.accounting import epsilon, gaussian_epsilon, noise_multiplier, split_noise

@@ -5,10 +5,11 @@ an earlier answer, check the budget, compute the reply, write charge and reply t
 reply is handed out only after the commit. A crash therefore leaves either no trace (the noise was
 seen by nobody, and a retry draws anew) or a stored reply (and a retry gets that one).
 
-Every answer checks all hashes of the ledger again. A file that is damaged, edited, foreign or
-missing ends in an error: an unanswered query costs a retry, a forgotten charge costs the promise.
-What a hash chain cannot show is a ledger put back to an older copy of itself by someone with access
-to the disk; keep `LedgerState.head`, which the export contains, elsewhere to notice that.
+Every answer checks all hashes of the ledger again, and the seal on the last one, which only the
+holder of the site's key can make. A file that is damaged, edited, foreign or missing ends in an
+error: an unanswered query costs a retry, a forgotten charge costs the promise. What a seal cannot
+show is a ledger put back to an older copy of itself by someone with access to the disk; so the
+coordinator keeps the last `LedgerState.head` of every site, and refuses a ledger without it.
 
 Choosing the next query by earlier answers and stopping at the budget is sound for Gaussian
 releases (Smith and Thakurta 2022) and for Rényi accounting (Feldman and Zrnic 2021): the total is
@@ -21,11 +22,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from secrets import token_hex
+from sqlite3 import Connection
+from typing import Any
 
 from fedcover import wire
 from fedcover._io.facts import digest
-from fedcover.errors import BudgetError, FedcoverError
-from fedcover.privacy import accounting
+from fedcover.errors import BudgetError, FedcoverError, FileError
+from fedcover.privacy import accounting, ledger_data
 from fedcover.privacy.events import Event, GaussianRelease
 from fedcover.privacy.ledger_entries import (
     START,
@@ -36,10 +40,15 @@ from fedcover.privacy.ledger_entries import (
     checked_event,
     merged,
 )
+from fedcover.privacy.ledger_key import LedgerKey
 from fedcover.privacy.ledger_store import LedgerFile
 from fedcover.wire import Message
 
 LONGEST_ID = 200
+
+MOST_ANSWERS, MOST_BYTES = 10_000, 1 << 30
+"""Answers whose replies a ledger keeps, and bytes of its file, after which it answers nothing new:
+a query that costs nothing, or next to it, must not fill the site's disk."""
 
 
 class Ledger:
@@ -54,16 +63,27 @@ class Ledger:
         The file. A missing one is an error, never a fresh start.
     create
         Make a new ledger with this budget; refused if the file exists.
+    key
+        The site's private key, an OpenSSH file. With it nobody else can change the ledger
+        unnoticed; without one, whoever can write the file can. A ledger is opened with the key it
+        was made with, or none.
     timeout
         Seconds to wait for another process that is answering.
     """
 
     def __init__(
-        self, path: str | Path, *, create: Budget | None = None, timeout: float = 60.0
+        self,
+        path: str | Path,
+        *,
+        create: Budget | None = None,
+        key: str | Path | None = None,
+        timeout: float = 60.0,
     ) -> None:
-        self._file = LedgerFile(path, timeout)
+        held = None if key is None else LedgerKey.of_file(key)
+        self._file = LedgerFile(path, timeout, held)
         if create is not None:
-            self._file.create(Entry(0, _now(), 0.0, START, create))
+            name, nonce = None if held is None else held.name, token_hex(16)
+            self._file.create(Entry(0, _now(), 0.0, START, create, key=name, nonce=nonce))
         with self._file.transaction("DEFERRED") as db:
             self._file.check_all(db)
 
@@ -107,6 +127,7 @@ class Ledger:
             state = self._file.read(db)
             earlier = state.answer_to(query_id)
             if earlier is None:
+                self._check_room(state)
                 spent = self._affordable(state, released)
                 reply = wire.encode(compute())
                 entry = Entry(
@@ -121,6 +142,13 @@ class Ledger:
                 )
                 self._file.append(db, entry, reply)
             elif earlier.query == asked and tuple(earlier.events) == tuple(released):
+                if earlier.number < state.kept_from:
+                    raise FedcoverError(
+                        f"query {query_id!r} was answered on {earlier.when}, and its reply was "
+                        "removed since",
+                        allowed="queries whose reply is kept: a second draw would say more",
+                        fix="Ask under a new name, with new budget",
+                    )
                 reply = self._file.reply(db, earlier)
             else:
                 raise FedcoverError(
@@ -149,10 +177,99 @@ class Ledger:
                 epsilon=state.budget.epsilon if epsilon is None else epsilon,
                 delta=state.budget.delta if delta is None else delta,
             )
-            spent = accounting.epsilon(merged(state.events), budget.delta)
-            entry = Entry(len(state.entries), _now(), spent, state.head, budget)
-            self._file.append(db, entry, None)
-            return self._file.read(db)
+            if budget.delta > state.budget.delta and state.answers:
+                raise FedcoverError(
+                    f"delta is {budget.delta:g}, above {state.budget.delta:g}, after "
+                    f"{len(state.answers)} answers",
+                    allowed="a smaller delta: at a larger one, what was spent would look like less",
+                    fix="Raise epsilon, if more may be learned",
+                )
+            return self._note(db, state, budget=budget)
+
+    def rekey(self, new_key: str | Path) -> LedgerState:
+        """Seals the ledger with another key from here on, or with its first one.
+
+        What was spent before stays, and is counted anew. This object has the new key afterwards.
+        """
+        key, before = LedgerKey.of_file(new_key), self._file.key
+        try:
+            with self._file.transaction("IMMEDIATE") as db:
+                state = self._file.read(db)
+                self._file.key = key
+                return self._note(db, state, key=key.name)
+        except BaseException:
+            self._file.key = before
+            raise
+
+    def check_data(self, data: str | Path) -> LedgerState:
+        """Refuses records that belong to another ledger, or that are not those it is bound to."""
+        state = self.state()
+        ledger_data.refuse_others(Path(data), state.name)
+        self._check_fingerprint(self._fingerprint(Path(data)), Path(data), state)
+        return state
+
+    def bind(self, data: str | Path, *, changed: bool = False) -> LedgerState:
+        """Binds the ledger to a file of records, whose content it then refuses to see changed.
+
+        A file has one ledger, named by a tag beside it. The first binding, and with `changed` every
+        later one to other content, becomes an entry. Without a key the content is not looked at.
+        """
+        data, state = Path(data), self.state()
+        tagged = ledger_data.refuse_others(data, state.name)
+        found = self._fingerprint(data)
+        if tagged and found == state.data:  # as at every start but the first
+            return state
+        with self._file.transaction("IMMEDIATE") as db:
+            state = self._file.read(db)
+            if not changed:
+                self._check_fingerprint(found, data, state)
+            ledger_data.claim(data, state.name)
+            return state if found == state.data else self._note(db, state, data=found)
+
+    def trim(self) -> LedgerState:
+        """Removes the replies of all answers so far, for room; a query among them is refused then.
+
+        What was spent stays. Interrupted runs of before cannot be repeated.
+        """
+        with self._file.transaction("IMMEDIATE") as db:
+            self._file.trim(db)
+            state = self._note(db, self._file.read(db), trimmed=True)
+        self._file.shrink()
+        return state
+
+    def _note(self, db: Connection, state: LedgerState, **change: Any) -> LedgerState:
+        """The state after something that holds from here on; what was spent is counted anew."""
+        budget = change.get("budget") or state.budget
+        spent = accounting.epsilon(merged(state.events), budget.delta)
+        entry = Entry(len(state.entries), _now(), spent, state.head, **change)
+        self._file.append(db, entry, None)
+        return self._file.read(db)
+
+    def _fingerprint(self, data: Path) -> str | None:
+        """What stands for the content of the records in an entry; None without a key."""
+        key = self._file.key
+        return None if key is None else key.fingerprint(ledger_data.content(data))
+
+    def _check_fingerprint(self, found: str | None, data: Path, state: LedgerState) -> None:
+        if state.data is not None and found != state.data:
+            raise FileError(
+                f"the records {data} are not those that the ledger {self.path.name} is bound to",
+                allowed="the same content, or a change that the ledger knows of",
+                fix="Were records added or corrected, then say so: "
+                f"fedcover ledger data {self.path} --data {data} --key KEY. What was spent stays",
+            )
+
+    def _check_room(self, state: LedgerState) -> None:
+        """Refuses a new answer where too many are kept already."""
+        kept = sum(entry.number >= state.kept_from for entry in state.answers)
+        size = self.path.stat().st_size
+        if kept >= MOST_ANSWERS or size >= MOST_BYTES:
+            raise BudgetError(
+                f"the ledger {self.path.name} keeps {kept:,} replies in {size:,} bytes",
+                allowed=f"fewer than {MOST_ANSWERS:,}, in fewer than {MOST_BYTES:,}",
+                fix="Look at who asks so much (`fedcover ledger show`), then remove old replies: "
+                "fedcover ledger trim. What was spent stays, and is never answered again",
+            )
 
     def _affordable(self, state: LedgerState, events: tuple[Event, ...]) -> float:
         """ε after these events, if the budget allows them."""

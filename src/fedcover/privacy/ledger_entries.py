@@ -1,8 +1,9 @@
-"""What stands in a ledger: a budget, then answers and changes of the budget, chained by hashes.
+"""What stands in a ledger: a budget, then answers and changes, chained by hashes.
 
 An entry is one line of canonical JSON. It names its number and the hash of the entry before it, so
-no entry can be edited, removed or moved without breaking every hash after it. An entry holds what
-was asked (a digest), what was charged (privacy events) and the digest of the reply; never data.
+no entry can be edited, removed or moved without changing the last hash, the head; and the head is
+sealed with the site's key. An entry holds what was asked (a digest), what was charged (privacy
+events) and the digest of the reply; never data.
 """
 
 from __future__ import annotations
@@ -17,12 +18,16 @@ import numpy as np
 
 from fedcover import checks
 from fedcover._io.facts import facts_of, from_json, made_of, to_json
-from fedcover.errors import FedcoverError
+from fedcover.errors import FedcoverError, FileError
 from fedcover.privacy.events import Event, GaussianRelease
 
 TOLERANCE = 1e-8
 """By how much ε may pass the budget: ε is found to 1e-9, and a budget split over several answers
 must fit when the last of them comes."""
+
+MOST_DELTA = 0.1
+"""δ times the number of records, at most: with probability δ anything may happen to a record, and
+at 1/n the release of one whole record would be within the bound."""
 
 START = "0" * 64
 """What the first entry names as the hash before it."""
@@ -56,10 +61,20 @@ class Budget:
         checks.choice(self.unit, "unit", ["record", "site"])
         checks.choice(self.relation, "relation", ["replace", "add-remove"])
 
+    def check_records(self, records: int) -> None:
+        """Refuses a δ that is too large for so many records: above 1/(10 n)."""
+        if self.delta * records > MOST_DELTA:
+            raise FileError(
+                f"the ledger's delta is {self.delta:g}, for {records:,} records",
+                allowed=f"at most 1/(10 n) = {MOST_DELTA / records:.3g}",
+                fix="Lower it: fedcover ledger set-budget LEDGER --delta "
+                f"{10.0 ** np.floor(np.log10(MOST_DELTA / records)):g}",
+            )
+
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the ledger: an answer, or a budget where `query_id` is None.
+    """One line of the ledger: an answer, or something that holds from here on.
 
     Attributes
     ----------
@@ -70,7 +85,15 @@ class Entry:
     spent
         ε of all answers so far, this one included, at the δ of that time.
     budget
-        The budget from here on; None for an answer.
+        The budget from here on.
+    key
+        The fingerprint of the key that seals the ledger from here on.
+    data
+        The keyed fingerprint of the records that are answered from, from here on.
+    trimmed
+        True where the replies of all answers before were removed.
+    nonce
+        Of the first entry: makes its hash the name of this ledger alone.
     query_id, query
         Name of the query, and digest of its content.
     reply
@@ -90,10 +113,17 @@ class Entry:
     query: str | None = None
     reply: str | None = None
     events: tuple[Event, ...] = ()
+    key: str | None = None
+    data: str | None = None
+    trimmed: bool | None = None
+    nonce: str | None = None
 
     def facts(self) -> dict[str, Any]:
         """The entry as plain values, of which the hash is taken."""
-        return dict(facts_of(self))
+        facts = dict(facts_of(self))
+        # Entries of the first version know nothing of these, and keep their hashes.
+        later = ("key", "data", "trimmed", "nonce")
+        return {k: value for k, value in facts.items() if value is not None or k not in later}
 
     def text(self) -> str:
         """The entry as one line of canonical JSON."""
@@ -107,8 +137,9 @@ def entry_from(text: str) -> Entry:
     The cache keeps an answer quick though it reads the whole ledger: equal text, equal entry.
     """
     entry: Entry = made_of(Entry, from_json(text))
-    if (entry.budget is None) == (entry.query_id is None):
-        raise ValueError("neither an answer nor a budget")
+    changes = (entry.budget, entry.key, entry.data, entry.trimmed)
+    if all(change is None for change in changes) == (entry.query_id is None):
+        raise ValueError("neither an answer nor a change")
     if entry.text() != text:
         raise ValueError("not as it is written")
     return entry
@@ -149,12 +180,35 @@ class LedgerState:
     head
         Hash of the last entry. Kept elsewhere, it shows later that nothing was taken back: a
         ledger that was replaced by an older copy of itself does not contain it any more.
+    name
+        What this ledger alone is called: the beginning of its first hash.
     """
 
     budget: Budget
     entries: tuple[Entry, ...]
     spent: float
     head: str
+    name: str
+
+    @property
+    def key(self) -> str | None:
+        """The fingerprint of the key that seals it; None if nothing does."""
+        return next((e.key for e in reversed(self.entries) if e.key is not None), None)
+
+    @property
+    def data(self) -> str | None:
+        """The keyed fingerprint of the records that it is bound to, if it is."""
+        return next((e.data for e in reversed(self.entries) if e.data is not None), None)
+
+    @property
+    def kept_from(self) -> int:
+        """The number of the first entry whose reply was not removed."""
+        return max((e.number for e in self.entries if e.trimmed), default=0)
+
+    def contains(self, count: int, head: str) -> bool:
+        """Whether the ledger had this head when it had so many entries."""
+        heads = [*(entry.previous for entry in self.entries[1:]), self.head]
+        return 0 < count <= len(heads) and heads[count - 1] == head
 
     @property
     def answers(self) -> tuple[Entry, ...]:
@@ -198,5 +252,10 @@ class LedgerState:
             f"the noise of all sites, not the answer) changes the odds that {change} by a "
             f"factor of at most e^{self.spent:.4g}, except with probability "
             f"{b.delta:g}. Not covered: what was released without this ledger, what other sites "
-            "or other models tell about the same people, and the number and times of the queries."
+            "or other models tell about the same people, and the number and times of the queries. "
+            + (
+                f"Sealed with the key {self.key}."
+                if self.key is not None
+                else "Not keyed: whoever can write the file can change it."
+            )
         )

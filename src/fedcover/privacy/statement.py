@@ -17,6 +17,16 @@ SEEDED = "its noise came from a seed: for experiments only, no privacy holds"
 OWN_SCORES = "own records: a threshold can be the raw score of one of them"
 """What is said of thresholds that own scores went into, at the site itself."""
 
+OWN_MIX = (
+    "the label distribution of a site, from which its thresholds are made at the site itself: they "
+    "depend on it without noise"
+)
+"""What is said of thresholds that are made of a published table, at the site itself."""
+
+RUN, LEDGER, REPORTED = "run", "ledger", "reported"
+"""On whose word a statement stands: that of the process that made the run; that of a site's own
+ledger, for its own records; or that of a coordinator elsewhere, which nobody here has checked."""
+
 UNITS, RELATIONS, VIEWS = ("record", "site"), ("replace", "add-remove"), ("server", "secure-sum")
 
 KIND = ("unit", "relation", "view", "conspirators")
@@ -97,12 +107,22 @@ class PrivacyStatement(Privacy):
         What the noise does to the coverage.
     home
         What goes into the thresholds at the site itself, without noise; they are then not covered.
+    word
+        On whose word it stands: "run", "ledger" or "reported".
+    reported
+        Beside the word of a site's own ledger: what the coordinator says of all sites.
     """
 
     events: tuple[Event, ...] = ()
     public: tuple[str, ...] = ()
     effect: str = ""
     home: str = ""
+    word: str = RUN
+    reported: PrivacyStatement | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.choice(self.word, "word", (RUN, LEDGER, REPORTED))
 
     def with_seeded_noise(self) -> PrivacyStatement:
         """The same where the noise came from a seed, which nothing that follows can mend."""
@@ -112,17 +132,42 @@ class PrivacyStatement(Privacy):
 
     def with_own_scores(self) -> PrivacyStatement:
         """The same where own records set the thresholds: ε covers what left the site, not them."""
-        if OWN_SCORES in self.home:
+        return self._with_home(OWN_SCORES)
+
+    def with_own_mix(self) -> PrivacyStatement:
+        """The same where thresholds are made with the label mix of the site, at the site."""
+        return self._with_home(OWN_MIX)
+
+    def _with_home(self, what: str) -> PrivacyStatement:
+        if what in self.home:
             return self
-        return replace(self, home="; ".join(t for t in (self.home, OWN_SCORES) if t))
+        return replace(self, home="; ".join(t for t in (self.home, what) if t))
 
     def describe(self) -> str:
-        """The statement in plain words, with what is not protected."""
+        """The statement in plain words, with what is not protected, and on whose word it stands."""
+        if self.word == REPORTED:
+            return (
+                "Reported by the coordinator; no ledger of this site bears it out: " + self._claim()
+            )
+        if self.reported is None:
+            return self._claim()
+        theirs = (
+            "The coordinator reports that nothing that depends on data has left any site (ε = 0)."
+            if not self.reported.events
+            else "Of the other sites' records the coordinator reports "
+            f"(ε = {_rounded_up(self.reported.epsilon)}, δ = {self.reported.delta:g}) for "
+            f"{_units(self.reported)}."
+        )
+        return (
+            f"This site's own records, by its own ledger: {self._claim()} {theirs} This site "
+            "cannot check that."
+        )
+
+    def _claim(self) -> str:
+        """The statement itself."""
         who = "a server that sees every message of every site"
         if self.secure_sum:
             who = _who_sees_sums(self.conspirators)
-        change = "replacing" if self.relation == "replace" else "adding or removing"
-        unit = "one record" if self.unit == "record" else "all data of one site"
         if not self.events:
             return (
                 "Nothing that depends on the data left a site (ε = 0). Not protected: the "
@@ -137,12 +182,23 @@ class PrivacyStatement(Privacy):
             no_claim = f"I{SEEDED[1:]}. With bytes of the operating system it would be "
         return (
             f"{no_claim}(ε = {epsilon}, δ = {self.delta:g})-differentially private against "
-            f"{who}{seers}: {change} {unit} changes the probability of anything they see by at "
+            f"{who}{seers}: {_units(self)} changes the probability of anything they see by at "
             f"most a factor e^ε, up to δ.{taken} Not protected: {kept}that a site takes part, what "
-            "several records of one person reveal together, what other runs on the same data add, "
-            "and anything if the server asks for less noise than agreed: a site without a ledger "
-            "answers as it is asked."
+            "several records of one person reveal together, what other runs on the same data add"
+            f"{'' if self.word == LEDGER else UNCHARGED}."
         )
+
+
+UNCHARGED = (
+    ", and anything of a site that allows exact answers and keeps no ledger, if the server asks it "
+    "for less noise than agreed"
+)
+
+
+def _units(privacy: Privacy) -> str:
+    """What changes between neighbouring data sets."""
+    change = "replacing" if privacy.relation == "replace" else "adding or removing"
+    return f"{change} {'one record' if privacy.unit == 'record' else 'all data of one site'}"
 
 
 def _who_sees_sums(conspirators: int) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from fedcover import wire
 from fedcover.errors import FedcoverError
-from fedcover.identity import Identity, Roster, is_signed, public_bytes, sign
+from fedcover.identity import Identity, Roster, is_signed, keys_of, public_bytes, sign
 from fedcover.securesum import crypto
 from fedcover.securesum.commitments import (
     SEALED,
@@ -38,7 +38,7 @@ from fedcover.securesum.spec import (
     to_array,
     to_table,
 )
-from fedcover.securesum.state import State
+from fedcover.securesum.state import MOST_NAMES, State
 from fedcover.wire import Message
 
 Contribute = Callable[[SumSpec], Message]
@@ -66,8 +66,8 @@ class Participant:
     roster: Roster
 
     def __post_init__(self) -> None:
-        public = self.roster.get(self.name)
-        if public is None or public_bytes(public) != public_bytes(self.identity.public_key()):
+        own = public_bytes(self.identity.public_key())
+        if own not in map(public_bytes, keys_of(self.roster, self.name)):
             raise FedcoverError(
                 f"the roster's key of {self.name!r} is not that of its identity",
                 allowed="a roster in which this site stands with its own public key",
@@ -145,6 +145,14 @@ class Participant:
                 "a name that no run has had",
                 NEW_RUN,
             )
+        if len(before.used) >= MOST_NAMES:
+            raise refused(
+                f"run {spec.run!r}, after {len(before.used):,} others",
+                f"{MOST_NAMES:,} runs with one memory",
+                "Look at who asks so much. Then, while nothing is asked, remove sums.bin and all "
+                "sum-*.json from the folder for state, and keep the ledger: numbers that it was "
+                "charged for are then not sent again",
+            )
         # Fresh in every run, since a run opens the mask key or the seed. Two key pairs, because the
         # one may be opened and the other must not be: see `KeyAdvertisement`.
         mask_key, share_key, seed = (crypto.new_secret() for _ in range(3))
@@ -181,12 +189,12 @@ class Participant:
         )
         shares = dict(zip(spec.sites, map(bytes.__add__, seeds, keys), strict=True))
         sealed, digests = {}, {}
-        for name, keys_of in advertised.items():
+        for name, theirs in advertised.items():
             digests[name] = share_digests(spec, self.name, name, shares[name])
             if name != self.name:
                 # The server carries the shares, and t of them in the clear would be the secrets.
                 purpose = sealing_purpose(spec, self.name, name)
-                key = crypto.shared_key(before.share_key, keys_of.share_key, purpose)
+                key = crypto.shared_key(before.share_key, theirs.share_key, purpose)
                 sealed[name] = crypto.seal(key, shares[name], purpose)
         arrays = to_table("sealed", sealed) | to_table("digests", digests)
         after = replace(before, advertised=advertised, held={self.name: shares[self.name]})

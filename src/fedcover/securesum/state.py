@@ -28,6 +28,10 @@ from fedcover.wire import Message
 
 KIND = "secure-sum/state"
 
+MOST_NAMES = 10_000
+"""Runs that a site takes part in before its memory is cleared by hand: a server chooses their
+names, and each stays for ever. Forgetting old ones here would not do: a name is used once."""
+
 STORED = ("used", "mask_key", "share_key", "seed", "query", "reply", "terms")
 """Arrays of bytes in a state on disk."""
 

@@ -6,6 +6,8 @@
     site_config.py  a site from its node's own configuration
     settings.py     what both configurations share: settings as fields of a dataclass
     simulation.py   the engine for studies with many virtual sites
+    approval.py     apps that a site lets run, by the hash of their bundle
+    executor.py     starts those at a site, and no others
     scaffold.py     the folder that `fedcover flower init` writes, from app/
     doctor/         `fedcover flower doctor`
 

@@ -14,7 +14,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedcover.api import calibrate, collect
 from fedcover.engines.flower.run_config import Run
-from fedcover.engines.flower.site_config import client_from_config, read_roster
+from fedcover.engines.flower.site_config import client_from_config
 from fedcover.engines.flower.transport import QUERY, GridTransport, packed, unpacked
 from fedcover.engines.remote.checkpoint import Checkpoint
 from fedcover.engines.remote.client import Client, guarded
@@ -25,6 +25,7 @@ from fedcover.engines.remote.transport import RetryPolicy, Transport
 from fedcover.errors import FedcoverError
 from fedcover.methods.base import checked_certify
 from fedcover.methods.sketch.method import Sketch
+from fedcover.signature import COORDINATOR
 
 ClientMaker = Callable[[Context], Client]
 
@@ -86,13 +87,15 @@ def server_app() -> ServerApp:
 def conduct(run: Run, transport: Transport) -> Coordinator:
     """One run from hello to finish; the coordinator as it is at the end."""
     method, clock = run.make_method(), _Clock()
-    certify = checked_certify(run.certify or None, method)
+    certify, key = checked_certify(run.certify or None, method), _key(run)
     coordinator = Coordinator(
         transport=transport,
         run_name=run.run,
         retry=RetryPolicy(run.seconds, run.resends, run.sites),
         checkpoint=Checkpoint(run.folder / "rounds"),
+        heads=run.folder.parent / "ledger-heads.json",
         roster=_roster(run) if run.sums else None,
+        key=key,
         min_survivors=run.threshold or None,
         alpha=run.alphas,
         certify=certify,
@@ -100,7 +103,10 @@ def conduct(run: Run, transport: Transport) -> Coordinator:
     )
     given: dict[str, Any] = {"privacy": run.privacy, "engine": coordinator, "seed": run.seed}
     if isinstance(method, Sketch):
-        collect(method=method, **given).save(run.folder / "sketch.npz")
+        sketch = collect(method=method, **given)
+        if key is not None:
+            sketch = sketch.signed(key, COORDINATOR, COORDINATOR)
+        sketch.save(run.folder / "sketch.npz")
     else:
         calibrate(alpha=run.alphas, method=method, certify=certify, **given)
     _report(coordinator, clock)
@@ -114,7 +120,17 @@ def _roster(run: Run) -> Any:
             allowed="roster: a file with the public keys of all sites, one 'NAME KEY' a line",
             fix="Set it in pyproject.toml, or choose view='server', which needs more noise",
         )
+    from fedcover.identity import read_roster
+
     return read_roster(run.roster)
+
+
+def _key(run: Run) -> Any:
+    if not run.key:
+        return None
+    from fedcover.identity import read_identity
+
+    return read_identity(run.key)
 
 
 class _Clock:
@@ -152,6 +168,10 @@ def _report(coordinator: Coordinator, clock: _Clock) -> None:
         cost.bytes_down,
     )
     log(INFO, "fedcover: calibrations at %s", ", ".join(coordinator.informed) or "no site")
+    if coordinator.first_met:
+        names = ", ".join(coordinator.first_met)
+        kept = coordinator.heads
+        log(INFO, "fedcover: ledgers of %s were not known; heads are now in %s", names, kept)
     for name, why in coordinator.missing.items():
         log(INFO, "fedcover: %s: %s", name, why)
     if done is not None and done.statement is not None:

@@ -48,6 +48,7 @@ class Run:
         0,
     )
     roster: str = setting("file with the public keys of all sites; needed for secure sums", "")
+    key: str = setting("file with the coordinator's private key: it signs what it publishes", "")
     seconds: float = setting("how long to wait for the replies of one stage", 120.0)
     resends: int = setting("how often an envelope is sent again to those that did not answer", 2)
     seed: int = setting("seed of subsampling and of the choice of participants", 0)

@@ -1,4 +1,4 @@
-"""The folder that `fedcover flower init` writes: an app, connections, rules of each site."""
+"""The folder that `fedcover flower init` writes: an app, the proxy, rules of each site."""
 
 from __future__ import annotations
 
@@ -25,7 +25,12 @@ def installed(package: str) -> str | None:
         return None
 
 
-FIRST_PORT = 9101
+OUTER, INNER, FIRST_PORT = 8000, 8001, 9101
+"""Ports: of the proxy, which sites call; of the SuperLink behind it; of the first site's node."""
+
+
+TAKEN = ("coordinator", "roster")
+"""Names of other files among the keys."""
 
 
 class _Template(string.Template):
@@ -48,7 +53,7 @@ def write_folder(folder: Path, sites: Sequence[str]) -> list[Path]:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         write(path, text)
-    for name in ("data", "ledgers", "calibrations"):
+    for name in ("data", "ledgers", "calibrations", "proxy"):
         (folder / name).mkdir()
     return [folder / name for name in texts]
 
@@ -66,17 +71,28 @@ def folder_texts(names: Sequence[str], folder: Path) -> dict[str, str]:
         "ca": json.dumps(str(folder / "keys/ca.crt"), ensure_ascii=False),
         "version": version("fedcover"),
         "flower": FLOWER,
+        "outer": str(OUTER),
+        "inner": str(INNER),
         "ledgers": _lines(
-            f"fedcover ledger set-budget ledgers/{name}.db --create --epsilon 8 --delta 1e-5"
+            f"fedcover ledger set-budget ledgers/{name}.db --create --epsilon 8 --delta 1e-5 \\\n"
+            f"        --key keys/{name} --data data/site-{name}.npz"
             for name in names
         ),
         "registrations": _lines(f"flwr supernode register keys/{name}.pub tls" for name in names),
+        "approvals": _lines(
+            f"fedcover flower approve app --node-config sites/{name}.toml" for name in names
+        ),
         "nodes": _lines(_node_command(name, FIRST_PORT + i) for i, name in enumerate(names)),
+        "executors": _lines(
+            f"fedcover flower executor --node-config sites/{name}.toml --port {FIRST_PORT + i}"
+            for i, name in enumerate(names)
+        ),
     }
     texts = {
         "README.md": _filled("README.md.in", values),
         "app/pyproject.toml": _filled("pyproject.toml.in", values),
         "app/fedcover_app.py": _read("fedcover_app.py"),
+        "nginx.conf": _filled("nginx.conf.in", values),
         "flwr/config.toml": _filled("config.toml.in", values),
         "make-test-keys.sh": _filled("make-test-keys.sh.in", values),
     }
@@ -90,21 +106,21 @@ def checked_sites(sites: Sequence[str]) -> tuple[str, ...]:
     good = all(
         s and s[0].isalnum() and s.replace("-", "").replace("_", "").isalnum() for s in sites
     )
-    ascii_only = all(s.isascii() for s in sites)
-    if not good or not ascii_only or len(set(sites)) < len(sites) or len(sites) < 2:
+    good = good and all(s.isascii() and s not in TAKEN for s in sites)
+    if not good or len(set(sites)) < len(sites) or len(sites) < 2:
         raise FedcoverError(
             f"sites are {', '.join(sites) or 'none'!r}",
             allowed="two or more different names of letters, digits, '-' and '_'",
-            fix="Write --sites mercy,stjohn,lakeside; three at least for secure sums",
+            fix="Write --sites mercy,stjohn,lakeside,harbour; three at least for secure sums",
         )
     return tuple(sites)
 
 
 def _node_command(name: str, port: int) -> str:
     return (
-        "flower-supernode --superlink 127.0.0.1:8000 --root-certificates keys/ca.crt \\\n"
-        f"        --auth-supernode-private-key keys/{name} --node-config sites/{name}.toml "
-        f"--port {port}"
+        f"flower-supernode --superlink 127.0.0.1:{OUTER} --root-certificates keys/ca.crt \\\n"
+        f"        --auth-supernode-private-key keys/{name} --node-config sites/{name}.toml \\\n"
+        f"        --isolation process --port {port}"
     )
 
 

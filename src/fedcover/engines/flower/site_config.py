@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedcover import scores
-from fedcover._io.reading import read_whole
 from fedcover.engines.flower.settings import read_settings, setting
 from fedcover.engines.remote.client import Client
 from fedcover.engines.remote.client_state import ClientState
+from fedcover.engines.remote.codes import Refusal
 from fedcover.engines.remote.policy import SitePolicy
-from fedcover.errors import FedcoverError, FileError
+from fedcover.errors import FedcoverError
 from fedcover.methods.registry import usual_names
 from fedcover.privacy.ledger import Ledger
+from fedcover.signature import COORDINATOR
 from fedcover.site import Site
-
-MOST_TEXT = 1 << 24
-"""Longest key or roster, in bytes."""
 
 FLOWERS_OWN = ("partition-id", "num-partitions")
 """What Flower's simulation adds to a node's configuration."""
+
+BY_EXECUTOR = "FEDCOVER_EXECUTOR"
+"""Stands in the environment of processes that the site's own executor has started."""
 
 
 @dataclass(frozen=True)
@@ -37,15 +39,23 @@ class SiteConfig:
         "the site's privacy ledger, made with `fedcover ledger set-budget --create`", None
     )
     key: str | None = setting(
-        "its private key for secure sums; that of its SuperNode will do", None
+        "its private key, for ledger, secure sums and the signature of its calibration; that of "
+        "its SuperNode will do",
+        None,
     )
     roster: str | None = setting(
         "file with the public keys of all sites, one 'NAME KEY' a line", None
     )
+    coordinator: str | None = setting(
+        "file with the coordinator's public key: results that it has not signed are refused", None
+    )
+    approved: str | None = setting(
+        "folder of the apps that may run here; see `fedcover flower approve`", None
+    )
     methods: str | None = setting(
         "methods it takes part in, with commas; default " + ", ".join(usual_names()), None
     )
-    exact: bool = setting("true to answer without a privacy budget", False)
+    exact: bool = setting("true to answer without a privacy budget and a ledger", False)
     least_sum: int = setting("fewest sites of a secure sum it takes part in", 3)
     conspirators: int = setting(
         "how many other sites a secure sum must withstand, at least, if they conspire with the "
@@ -76,13 +86,22 @@ class SiteConfig:
 def client_from_config(config: Mapping[str, Any]) -> Client:
     """The site of a node, from its configuration; everything is checked here."""
     own = SiteConfig.of(config)
+    if own.approved is not None and BY_EXECUTOR not in os.environ:
+        raise Refusal(  # or the rule would stand there and not hold
+            "executor",
+            "the site has a folder of approved apps, and Flower starts any app here",
+            allowed="apps that the site's own executor starts",
+            fix="Start flower-supernode with --isolation process, and `fedcover flower executor`",
+        )
     return Client(
         site=read_site(own),
         state=ClientState(Path(own.state)),
         policy=read_policy(own),
-        ledger=None if own.ledger is None else Ledger(own.ledger),
+        ledger=read_ledger(own),
         participant=read_participant(own),
         out=None if own.out is None else Path(own.out),
+        identity=read_key(own),
+        coordinator=read_coordinator(own),
     )
 
 
@@ -104,6 +123,15 @@ def read_site(config: SiteConfig) -> Site:
     )
 
 
+def read_ledger(config: SiteConfig) -> Ledger | None:
+    """Its privacy budget, bound to its records."""
+    if config.ledger is None:
+        return None
+    ledger = Ledger(config.ledger, key=config.key)
+    ledger.bind(config.data)
+    return ledger
+
+
 def read_policy(config: SiteConfig) -> SitePolicy:
     """What it accepts."""
     named = usual_names() if config.methods is None else config.methods.split(",")
@@ -117,46 +145,34 @@ def read_policy(config: SiteConfig) -> SitePolicy:
 
 def read_participant(config: SiteConfig) -> Any:
     """Its identity for secure sums, if it has one."""
-    if (config.key is None) != (config.roster is None):
+    if config.roster is None:
+        return None
+    if config.key is None:
         raise FedcoverError(
-            "the node's configuration has only one of key and roster",
-            allowed="both, or none",
+            "the node's configuration has a roster and no key",
+            allowed="both, or a key alone, with which the site signs its calibration",
             fix="A secure sum needs the site's own key and everybody's public keys",
         )
-    if config.key is None or config.roster is None:
+    # Keys need an extra, and are slow to import: only who has one asks for it.
+    from fedcover.identity import read_identity, read_roster
+    from fedcover.securesum import Participant
+
+    return Participant(config.site_name, read_identity(config.key), read_roster(config.roster))
+
+
+def read_key(config: SiteConfig) -> Any:
+    """The key with which it signs, if it has one."""
+    if config.key is None:
         return None
-    from fedcover.securesum import Participant, load_identity
+    from fedcover.identity import read_identity
 
-    identity = load_identity(_contents(config.key))
-    return Participant(config.site_name, identity, read_roster(config.roster))
-
-
-def read_roster(path: str) -> Any:
-    """The public keys of all sites from a file of lines 'NAME KEY'."""
-    from fedcover.securesum import load_roster
-
-    lines = _contents(path).decode("utf-8", "replace").splitlines()
-    entries = [line.split(maxsplit=1) for line in lines if line.strip() and line[0] != "#"]
-    if not entries or any(len(entry) < 2 for entry in entries):
-        raise FileError(
-            f"{path} is not a roster",
-            allowed="one line 'NAME KEY' for each site, KEY as in its .pub file",
-            fix="Put each site's name before the line of its .pub file",
-        )
-    names = [name for name, _ in entries]
-    if len(set(names)) < len(names):
-        raise FileError(
-            f"{path} names a site twice", allowed="one line for each site", fix="Remove repeats"
-        )
-    return load_roster({name: line.encode() for name, line in entries})
+    return read_identity(config.key)
 
 
-def _contents(path: str) -> bytes:
-    try:
-        return read_whole(Path(path), MOST_TEXT)
-    except OSError as error:
-        raise FileError(
-            f"{path} cannot be opened ({error.strerror})",
-            allowed="a file that this process may read",
-            fix="Correct the path in the configuration, or the file's permissions",
-        ) from None
+def read_coordinator(config: SiteConfig) -> Any:
+    """The coordinator's public keys, if it asks for signatures."""
+    if config.coordinator is None:
+        return None
+    from fedcover.identity import read_public_keys
+
+    return read_public_keys(config.coordinator, COORDINATOR)

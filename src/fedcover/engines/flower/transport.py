@@ -5,9 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from logging import WARNING
 from typing import Any
 
 from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.common.constant import ErrorCode
+from flwr.common.logger import log
 
 RECORD, KEY, QUERY = "fedcover", "letter", "fedcover"
 
@@ -47,10 +50,19 @@ class GridTransport:
         while waiting:
             for reply in self.grid.pull_messages(waiting):
                 waiting.discard(reply.metadata.reply_to_message_id)
-                if not reply.has_error():
+                if reply.has_error():
+                    _tell(reply)
+                else:
                     found[reply.metadata.src_node_id] = unpacked(reply.content)
             if time.monotonic() > until:
                 break
             if waiting:
                 time.sleep(PAUSE)
         return found
+
+
+def _tell(reply: Any) -> None:
+    """Says of an error what the coordinator can do something about."""
+    if reply.error.code == ErrorCode.INVALID_FAB:
+        node = reply.metadata.src_node_id
+        log(WARNING, "fedcover: node %d has not approved this app, and does not start it", node)

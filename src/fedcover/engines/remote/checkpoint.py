@@ -50,8 +50,12 @@ class Checkpoint:
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if self.folder.stat().st_mode & 0o077:  # what sites have sent stands in it
+                self.folder.chmod(0o700)
         except OSError as error:
             raise _unusable(self.folder, f"cannot be used ({error.strerror})") from None
+        for part in self.folder.glob("*.part"):  # of a process that was killed
+            part.unlink(missing_ok=True)
         known, now = self.known(), from_json(to_json(facts))
         if known is None:
             self._write("run.json", to_json(now).encode())

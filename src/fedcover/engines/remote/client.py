@@ -16,19 +16,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedcover.engines.base import charged_answer, query_id
+from fedcover.engines.remote import heads
+from fedcover.engines.remote.belief import Known
 from fedcover.engines.remote.client_state import ClientState
 from fedcover.engines.remote.codes import Refusal, code_of
 from fedcover.engines.remote.envelope import Envelope, digest
 from fedcover.engines.remote.policy import SitePolicy, check_remaining_budget, site_half
+from fedcover.engines.remote.publication import checked_signature
 from fedcover.engines.remote.result_message import calibration_from
 from fedcover.errors import FedcoverError
 from fedcover.members import Member
 from fedcover.privacy.ledger import Ledger
 from fedcover.privacy.statement import Privacy
+from fedcover.signature import Signature
 from fedcover.site import Site
 from fedcover.wire import Message
 
 if TYPE_CHECKING:
+    from fedcover.identity import Identity, Roster
     from fedcover.securesum import Participant, SumSpec
 
 
@@ -45,11 +50,16 @@ class Client:
     policy
         What it accepts.
     ledger
-        Its privacy budget; None if it keeps none.
+        Its privacy budget; None if it keeps none, and then it answers only if the policy is exact.
     participant
         Its identity for secure sums; None if it takes part in none.
     out
         Where it writes its calibration; None to write none.
+    identity
+        The key with which it signs its calibration; None to leave it unsigned.
+    coordinator
+        The coordinator's public keys, under the name "coordinator"; None to believe unsigned
+        results.
     """
 
     site: Site
@@ -58,10 +68,38 @@ class Client:
     ledger: Ledger | None = None
     participant: Participant | None = None
     out: Path | None = None
+    identity: Identity | None = None
+    coordinator: Roster | None = None
+
+    def __post_init__(self) -> None:
+        if self.ledger is not None:
+            self.ledger.state().budget.check_records(len(self.site))
 
     def handle(self, request: bytes) -> bytes:
         """The reply to an envelope; always an envelope, never an exception."""
-        return guarded(request, self.state, self._answer)
+        return guarded(request, self.state, self._with_head)
+
+    def _with_head(self, envelope: Envelope) -> Envelope:
+        """The reply, with the head of the ledger for a server that asks for it; see `heads`."""
+        if heads.KEY not in envelope.header:
+            return self._answer(envelope)
+        known = heads.head_of(envelope.header)
+        if known is not None and (self.ledger is None or not self.ledger.state().contains(*known)):
+            raise Refusal(
+                "ledger",
+                f"a message of a server that knows this site's ledger with {known[0]} entries and "
+                f"the head {known[1]}",
+                allowed="a ledger that has been there",
+                fix="Was the ledger put back from a copy, or made anew? Bring back the one that "
+                "was in use. A server that says so wrongly is the server's to mend",
+            )
+        plain = {key: fact for key, fact in envelope.header.items() if key != heads.KEY}
+        reply = self._answer(replace(envelope, header=plain))
+        if self.ledger is None:
+            return reply
+        state = self.ledger.state()
+        head = [len(state.entries), state.head]
+        return replace(reply, header={**reply.header, heads.KEY: head})
 
     def _answer(self, envelope: Envelope) -> Envelope:
         with self.state.locked():
@@ -84,7 +122,7 @@ class Client:
             if envelope.phase == "sum":
                 return self._sum(envelope, agreed["method"], privacy)
             if envelope.phase == "finish":
-                return self._finish(envelope)
+                return self._finish(envelope, agreed["method"], privacy)
         raise FedcoverError(
             f"an envelope of phase {envelope.phase!r}",
             allowed="envelopes of a server",
@@ -134,8 +172,9 @@ class Client:
             exact: Message = method.answer(query, self.site)
             return exact
         if self.ledger is None:
-            seen = replace(announced, view=view, conspirators=conspirators)
-            self.policy.check_promise(method.charges(query, seen, noise_sites), announced)
+            # Nobody adds up here, but a message that is repeated is no second draw of noise.
+            name = self._query_id(envelope, query)
+            return self.state.repeated(name, query, lambda: method.answer(query, self.site))
         return charged_answer(
             method,
             query,
@@ -179,17 +218,37 @@ class Client:
         )
         return Envelope("sum", envelope.run, envelope.number, {}, summing.reply(_payload(envelope)))
 
-    def _finish(self, envelope: Envelope) -> Envelope:
+    def _finish(self, envelope: Envelope, run_method: str, privacy: Privacy | None) -> Envelope:
         """What was published: made into this site's own calibration, here."""
-        make = calibration_from(_payload(envelope), envelope.header, self.site)
+        message = _payload(envelope)
+        signatures: tuple[Signature, ...] = ()
+        if self.coordinator is not None:
+            signatures = (checked_signature(envelope, self.site.name, self.coordinator),)
+        known = self._known(envelope.run, run_method, privacy)
+        make = calibration_from(message, envelope.header, self.site, known)
         if self.out is not None:
             try:
-                calibration = make()
-            except Exception:  # it looks at this site's label mix: that it failed must not travel
+                calibration = replace(make(), signatures=signatures)
+            except Exception:  # it looks at this site's own data: that it failed must not travel
                 self.state.log(traceback.format_exc())
             else:
+                if self.identity is not None:
+                    calibration = calibration.signed(self.identity, self.site.name)
                 calibration.save(self.out)
         return Envelope("finish", envelope.run, envelope.number)
+
+    def _known(self, run: str, run_method: str, privacy: Privacy | None) -> Known:
+        """What this site knows of a run by itself."""
+        return Known(
+            run=run,
+            site=self.site.name,
+            method=run_method,
+            privacy=privacy,
+            ledger=None if self.ledger is None else self.ledger.state(),
+            size_is_public=privacy is None or self._size_is_public(privacy),
+            roster=None if self.participant is None else frozenset(self.participant.roster),
+            least_sum=self.policy.least_sum,
+        )
 
 
 def guarded(

@@ -3,23 +3,29 @@
 In a deployment every envelope starts a new process, so nothing is kept in memory. Files are
 replaced whole and reach the disk before a reply leaves. Nobody but the site's own user may read
 them: they hold secrets of secure sums, and the log may quote data.
+
+A server chooses the names of runs and rounds, so it must not fill the disk with them: of each kind
+of file the oldest are forgotten. What that costs is a resumed run, never a promise. A run that is
+forgotten has to say hello again. Numbers that were charged and have no guard any more are not sent
+(`secure_rounds`). A reply is kept here only where there is no ledger, and exact counts may leave.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedcover import wire
 from fedcover._io.facts import digest, from_json, to_json
 from fedcover._io.reading import read_whole
 from fedcover._io.writing import part_of
-from fedcover.errors import FileError
-from fedcover.wire import MOST_BYTES
+from fedcover.errors import FedcoverError, FileError
+from fedcover.wire import MOST_BYTES, Message
 
 MOST_LOG = 1 << 20
 """Bytes of a log, after which a new one is begun; the one before it is kept."""
@@ -29,6 +35,9 @@ SEED_DIGITS = 19
 
 MOST_LINE = 20_000
 """Characters of one entry."""
+
+MOST_FILES = {"run": 1000, "sum": 1000, "reply": 100}
+"""How many files of a kind are kept; beyond that the older half is forgotten."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +62,9 @@ class ClientState:
 
         with open(self._handle("lock", os.O_TRUNC), "wb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            for part in self.folder.glob("*.part"):  # secrets of a process that was killed
-                part.unlink()
+            for name in os.listdir(self.folder):
+                if name.endswith(".part"):  # secrets of a process that was killed
+                    (self.folder / name).unlink()
             yield
 
     def score_seed(self) -> int:
@@ -80,6 +90,7 @@ class ClientState:
         return self._facts(f"run-{_short(run)}.json")
 
     def agree(self, run: str, facts: dict[str, Any]) -> None:
+        self._forget("run")
         self._keep(f"run-{_short(run)}.json", facts)
 
     def sum_state(self) -> bytes | None:
@@ -94,7 +105,24 @@ class ClientState:
         return self._facts(f"sum-{_short(round_)}.json")
 
     def keep_summed(self, round_: str, facts: dict[str, Any]) -> None:
+        self._forget("sum")
         self._keep(f"sum-{_short(round_)}.json", facts)
+
+    def repeated(self, name: str, query: Message, compute: Callable[[], Message]) -> Message:
+        """The reply to a query, which is made once: the same name gets the same bytes again."""
+        path, asked = f"reply-{_short(name)}.bin", digest(wire.encode(query)).encode()
+        stored = self._read(path)
+        if stored is None:
+            self._forget("reply")
+            stored = asked + wire.encode(compute())
+            self._write(path, stored)
+        if stored[: len(asked)] != asked:
+            raise FedcoverError(
+                f"query {name!r} was answered before with other content",
+                allowed="the same query again, or a new name for a new query",
+                fix="Two runs share a name, or someone tries to get two answers for one",
+            )
+        return wire.decode(stored[len(asked) :])
 
     def log(self, text: str) -> None:
         """An entry for the people at this site; a log that cannot be written stops nothing."""
@@ -126,6 +154,16 @@ class ClientState:
     def _write(self, name: str, data: bytes) -> None:
         with part_of(self.folder / name, 0o600) as part:
             part.write_bytes(data)
+
+    def _forget(self, kind: str) -> None:
+        """Makes room for one more file of a kind."""
+        names = [name for name in os.listdir(self.folder) if name.startswith(kind + "-")]
+        if len(names) >= MOST_FILES[kind]:
+            paths = sorted(
+                (self.folder / n for n in names), key=lambda path: path.stat().st_mtime_ns
+            )
+            for path in paths[: -(-len(paths) // 2)]:
+                path.unlink()
 
     def _handle(self, name: str, how: int) -> int:
         return os.open(self.folder / name, os.O_WRONLY | os.O_CREAT | how, 0o600)

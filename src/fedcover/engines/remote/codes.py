@@ -17,8 +17,8 @@ CODES = {
         "Choose another method, or ask the site to allow it by name in its configuration",
     ),
     "privacy": (
-        "does not answer without a privacy budget",
-        "Set epsilon, or ask the site to allow exact answers",
+        "does not answer without a privacy budget and a ledger of its own",
+        "Set epsilon, and have the site make a ledger; or ask it to allow exact answers",
     ),
     "budget": (
         "has not enough privacy budget left for this",
@@ -36,6 +36,14 @@ CODES = {
         "cannot read its data, ledger or keys",
         "On that site: fedcover flower doctor",
     ),
+    "executor": (
+        "starts only apps that it has approved, and this one was started otherwise",
+        "On that site: flower-supernode with --isolation process, and `fedcover flower executor`",
+    ),
+    "ledger": (
+        "has a ledger that is older than the one it had before, or another one",
+        "On that site: was the ledger put back from a copy? The one that was in use is needed",
+    ),
     "hello": (
         "does not know this run",
         "Start the run again: it begins with a hello, and no budget is spent twice",
@@ -48,6 +56,14 @@ CODES = {
         "does not agree to this secure sum",
         "The reason is in the site's log; an interrupted run is repeated with the same sites, or "
         "under a new name and with new budget",
+    ),
+    "signature": (
+        "did not get a result with a good signature of the coordinator",
+        "Sign the run: set `key`, whose public key stands in the sites' `coordinator`",
+    ),
+    "result": (
+        "does not believe what was published",
+        "The reason is in the site's log; it checks by what was agreed to at the start of the run",
     ),
     "internal": ("failed", "The reason is in the site's log"),
 }

@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ from fedcover.engines.remote.checkpoint import Checkpoint
 from fedcover.engines.remote.codes import CODES, refused_by
 from fedcover.engines.remote.envelope import Envelope, checked_run
 from fedcover.engines.remote.handshake import Members, as_before, introduction
+from fedcover.engines.remote.heads import KEY, Head, LedgerHeads, head_of, is_older
 from fedcover.engines.remote.result_message import (
     check_publishable,
     result_header,
@@ -66,11 +68,16 @@ class Coordinator(Engine):
         How long to wait, how often to ask again, and how many sites must be there.
     checkpoint
         Where finished rounds are kept; None for nowhere.
+    heads
+        File for the heads of the sites' ledgers, the same for all runs: a ledger that was put back
+        to an older copy is refused. None for no file.
     roster
         Public keys of the sites, by name; needed for secure sums.
     min_survivors
         The fewest sites that may be left in a secure sum; None for two thirds of them, or as many
         more as the budget's `conspirators` ask for.
+    key
+        The private key with which it signs what it publishes; None to publish it unsigned.
     alpha, certify
         Of a collection: the levels at which every site personalises it, and how surely.
     on_progress
@@ -85,14 +92,18 @@ class Coordinator(Engine):
         What was published, once it was.
     informed
         The sites that have it.
+    first_met
+        Sites with a ledger of which no earlier head is known: an older copy would not be noticed.
     """
 
     transport: Transport
     run_name: str
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     checkpoint: Checkpoint | None = None
+    heads: str | Path | None = None
     roster: Any = None
     min_survivors: int | None = None
+    key: Any = None
     alpha: float | Sequence[float] = (0.1,)
     certify: float | None = None
     on_progress: Callable[[int, int], None] = lambda done, most: None
@@ -101,13 +112,16 @@ class Coordinator(Engine):
     traffic: Traffic = field(default_factory=Traffic)
     publication: Publication | None = None
     informed: list[str] = field(default_factory=list)
+    first_met: list[str] = field(default_factory=list)
     _members: Members = field(default_factory=dict)
+    _heads: LedgerHeads | None = field(default=None, init=False)
 
     seconds_per_round = 5.0
     elsewhere = True
 
     def __post_init__(self) -> None:
         checked_run(self.run_name)
+        self._heads = None if self.heads is None else LedgerHeads(Path(self.heads))
         checks.alphas(self.alpha)
         checked_certify(self.certify, Sketch())
         if self.min_survivors is not None:
@@ -192,10 +206,9 @@ class Coordinator(Engine):
     ) -> list[str]:
         """Sends the last messages of a run; the names of the sites that took them."""
         retry = retry or self.retry
-        envelopes = {
-            name: Envelope("finish", self.run_name, self.traffic.rounds, header, message)
-            for name, message in messages.items()
-        }
+        number = self.traffic.rounds
+        headers = {name: self._signed(name, header, m) for name, m in messages.items()}
+        envelopes = self._envelopes("finish", messages, number, headers)
         replies, refused = self._exchange(envelopes, retry)
         for name in envelopes:
             if name in refused:
@@ -205,9 +218,19 @@ class Coordinator(Engine):
         self.informed = sorted(replies)
         return self.informed
 
+    def _signed(self, site: str, header: Mapping[str, Any], message: Message) -> Mapping[str, Any]:
+        if self.key is None:
+            return header
+        from fedcover.engines.remote.publication import signed_header
+
+        return signed_header(self.key, self.run_name, site, header, message)
+
     def hello(self, method: str, privacy: Privacy | None) -> Members:
         """The sites of this run, by what they say of themselves."""
         header = {"method": method, "privacy": None if privacy is None else privacy.to_facts()}
+        known = {} if self._heads is None else self._heads.known()
+        header |= {} if self._heads is None else {KEY: None}
+        told: dict[str, Head | None] = {}
         envelopes = {node: Envelope("hello", self.run_name, 0, header) for node in self._present()}
         replies, refused = request_all(self.transport, envelopes, self.retry)
         self.nodes, self.missing = {}, {}
@@ -221,7 +244,10 @@ class Coordinator(Engine):
                 self.missing[f"node {node}"] = "said things of itself that cannot be"
             elif member.name in found:
                 raise two_of_a_name(member.name)
+            elif is_older(now := head_of(replies[node].header), known.get(member.name)):
+                self.missing[member.name] = CODES["ledger"][0]
             else:
+                told[member.name] = now
                 found[member.name] = member
                 self.nodes[member.name] = node
         if len(found) < self.retry.quorum:
@@ -229,9 +255,17 @@ class Coordinator(Engine):
                 node, code = next(iter(refused.items()))
                 raise refused_by(f"node {node}", code)
             raise self._too_few(len(found))
+        self._meet_ledgers({n: head for n, head in told.items() if head and n not in known})
         self._members = self._as_begun(found)
         self.traffic = Traffic.of(tuple(self._members))
         return self._members
+
+    def _meet_ledgers(self, told: dict[str, Head]) -> None:
+        """Remembers ledgers that were not known. Of others, the site is first to say that it is so:
+        a longer one may be another one."""
+        self.first_met = sorted(told)
+        if self._heads is not None:
+            self._heads.keep(told)
 
     def _present(self) -> list[Node]:
         """The nodes, once there are enough: they connect when they like."""
@@ -252,7 +286,7 @@ class Coordinator(Engine):
             self.missing[name] = "is not of this run, which began without it"
             del self.nodes[name]
         for name in sorted(set(before) - set(found)):
-            self.missing[name] = "was there when this run began, and is not now"
+            self.missing.setdefault(name, "was there when this run began, and is not now")
         return before
 
     def _begin(self, method: Method, task: Task) -> int:
@@ -340,7 +374,7 @@ class Coordinator(Engine):
         self, phase: str, queries: Round, number: int
     ) -> tuple[dict[str, Message], dict[str, str]]:
         """Replies to queries by site, and the codes of those that refused; bytes are counted."""
-        envelopes = {n: Envelope(phase, self.run_name, number, {}, q) for n, q in queries.items()}
+        envelopes = self._envelopes(phase, queries, number, {})
         replies, refused = self._exchange(envelopes, self.retry)
         out = {}
         for name, reply in replies.items():
@@ -350,6 +384,24 @@ class Coordinator(Engine):
             self.traffic.bytes_up[name] += len(reply.to_bytes())
         return out, refused
 
+    def _envelopes(
+        self,
+        phase: str,
+        messages: Mapping[str, Message],
+        number: int,
+        headers: Mapping[str, Mapping[str, Any]],
+    ) -> dict[str, Envelope]:
+        """Messages to sites, each with the last head of its ledger that is known here."""
+        said = {name: dict(headers.get(name, {})) for name in messages}
+        if self._heads is not None:
+            known = self._heads.known()
+            for name in said:
+                said[name][KEY] = known.get(name)
+        return {
+            name: Envelope(phase, self.run_name, number, said[name], message)
+            for name, message in messages.items()
+        }
+
     def _exchange(
         self, envelopes: Mapping[str, Envelope], retry: RetryPolicy
     ) -> tuple[dict[str, Envelope], dict[str, str]]:
@@ -358,9 +410,12 @@ class Coordinator(Engine):
         asked = {node: envelopes[name] for node, name in by_node.items()}
         replies, refused = request_all(self.transport, asked, retry)
         found = {by_node[node]: reply for node, reply in replies.items()}
-        return {n: found[n] for n in envelopes if n in found}, {
-            by_node[node]: code for node, code in refused.items()
-        }
+        bad = {by_node[node]: code for node, code in refused.items()}
+        told = {name: head_of(reply.header) for name, reply in found.items()}
+        bad |= {n: "ledger" for n in told if is_older(told[n], head_of(envelopes[n].header))}
+        if self._heads is not None:
+            self._heads.keep({n: head for n, head in told.items() if head and n not in bad})
+        return {n: found[n] for n in envelopes if n in found and n not in bad}, bad
 
     def _noise_anew(self, method: Method) -> FedcoverError:
         return FedcoverError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fedcover.engines.remote import heads
 from fedcover.errors import FedcoverError
 from fedcover.members import Member
 
@@ -14,7 +15,7 @@ Members = dict[str, Member]
 
 def introduction(header: Mapping[str, Any]) -> Member | None:
     """The site that answered a hello; None if what it says cannot be."""
-    return Member.from_facts({key: value for key, value in header.items() if key != "of"})
+    return Member.from_facts({k: v for k, v in header.items() if k not in ("of", heads.KEY)})
 
 
 def as_before(run: str, found: Members, before: Any) -> Members:

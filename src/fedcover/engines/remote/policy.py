@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +10,7 @@ from fedcover.engines.remote.codes import Refusal
 from fedcover.errors import BudgetError, FedcoverError
 from fedcover.methods import registry
 from fedcover.privacy import accounting
-from fedcover.privacy.events import Event, GaussianRelease
+from fedcover.privacy.events import GaussianRelease
 from fedcover.privacy.ledger_entries import TOLERANCE, LedgerState, merged
 from fedcover.privacy.statement import Privacy
 
@@ -28,22 +27,19 @@ class SitePolicy:
     methods
         Methods it takes part in, by name; those that send raw scores must be named.
     exact
-        Whether it answers without a privacy budget: exact counts then leave it.
+        Whether it answers without a ledger, and so without a budget of its own: exact counts may
+        leave it then, and what a run says of its noise is the server's word.
     least_sum
         The fewest sites of a secure sum that it takes part in.
     conspirators
         c, against how many other sites that conspire with the server a secure sum must hold at
         least. With 0 it trusts all of them: one that tells the server what it knows is then enough.
-    most_epsilon
-        The largest ε of a run that it believes without a ledger of its own: a server may announce
-        what it likes.
     """
 
     methods: tuple[str, ...] = field(default_factory=registry.usual_names)
     exact: bool = False
     least_sum: int = 3
     conspirators: int = 1
-    most_epsilon: float = 10.0
 
     def __post_init__(self) -> None:
         for name in self.methods:
@@ -51,7 +47,6 @@ class SitePolicy:
         checks.flag(self.exact, "exact")
         checks.whole(self.least_sum, "least_sum", 2)
         checks.whole(self.conspirators, "conspirators", 0)
-        checks.real(self.most_epsilon, "most_epsilon", 0, float("inf"))
 
     def check_method(self, name: object) -> None:
         """Refuses a method that is not allowed here."""
@@ -64,37 +59,29 @@ class SitePolicy:
             )
 
     def check_privacy(self, privacy: Privacy | None, has_ledger: bool) -> None:
-        """Refuses runs without a budget where exact answers are not allowed, or a ledger counts."""
-        if privacy is None and (has_ledger or not self.exact):
+        """Refuses runs that nobody here would keep account of, unless exact counts may leave.
+
+        A server chooses the noise, how often it asks and under which name. Only a ledger adds up.
+        """
+        if has_ledger and privacy is None:
             raise Refusal(
                 "privacy",
-                "a run without a privacy budget" + (", at a site with a ledger" * has_ledger),
+                "a run without a privacy budget, at a site with a ledger",
                 allowed="runs with epsilon",
                 fix="Set `exact = true` in this site's configuration, and no `ledger`, if exact "
                 "counts may leave it",
             )
         if privacy is not None and privacy.secure_sum:
             self._check_conspirators(privacy.conspirators)
-        free = self.exact or has_ledger
-        if privacy is not None and privacy.epsilon > self.most_epsilon and not free:
+        if not has_ledger and not self.exact:
             raise Refusal(
                 "privacy",
-                f"a run of ε = {privacy.epsilon:.4g}, at a site without a ledger",
-                allowed=f"at most ε = {self.most_epsilon:g}",
-                fix="Make a ledger with the budget you allow: fedcover ledger create",
-            )
-
-    def check_promise(self, events: Sequence[Event], announced: Privacy) -> None:
-        """Refuses, where no ledger does, a query that alone costs more than the run announced."""
-        if self.exact:
-            return
-        cost = accounting.epsilon(events, announced.delta)
-        if cost > announced.epsilon + TOLERANCE:
-            raise Refusal(
-                "privacy",
-                f"a query of ε = {cost:.4g} in a run that announced ε = {announced.epsilon:.4g}",
-                allowed="queries with the noise that was announced",
-                fix="Do not answer this server, or set `exact = true` if exact counts may leave",
+                "a run "
+                + ("without a privacy budget, " if privacy is None else "")
+                + "at a site without a ledger",
+                allowed="runs with epsilon, at sites with a ledger",
+                fix="Make a ledger: fedcover ledger set-budget FILE --create, and set `ledger` in "
+                "this site's configuration; or `exact = true`, if exact counts may leave it",
             )
 
     def check_sum(self, threshold: int, conspirators: int, announced: Privacy | None) -> None:

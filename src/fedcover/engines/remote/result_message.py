@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedcover import checks
 from fedcover._io.facts import facts_of, from_json, made_of, to_json
 from fedcover.calibration import Calibration, Cost
 from fedcover.engines.base import Publication
-from fedcover.errors import FedcoverError
-from fedcover.fit import Fit, Provenance, calibration_of
+from fedcover.engines.remote import own_records
+from fedcover.engines.remote.belief import Known
+from fedcover.errors import FedcoverError, FedcoverWarning
+from fedcover.fit import Fit, Provenance, calibration_of, nested
 from fedcover.methods import registry
 from fedcover.methods.base import Method, ServerMethod, Target, Task, checked_certify
 from fedcover.methods.registry import entry_of
@@ -69,7 +73,12 @@ def result_message(publication: Publication) -> dict[str, Message]:
     own = {t.members[0]: t.name for t in publication.task.targets if len(t.members) == 1}
     if not publication.method.most_rounds:  # nothing was asked: every site is on its own
         return dict.fromkeys(own, Message("alone"))
-    return {site: fit_message(published[target]) for site, target in own.items()}
+    return {site: fit_message(_sorted(publication, published[t])) for site, t in own.items()}
+
+
+def _sorted(publication: Publication, fit: Fit) -> Fit:
+    """A fit with thresholds that never grow with α: sites refuse others."""
+    return replace(fit, positions=nested(publication.task.alphas, fit.positions))
 
 
 def sketch_message(sketch: SketchResult) -> Message:
@@ -116,17 +125,17 @@ def _options(method: Method) -> dict[str, Any]:
 
 
 def calibration_from(
-    message: Message, facts: Mapping[str, Any], site: Site
+    message: Message, facts: Mapping[str, Any], site: Site, known: Known
 ) -> Callable[[], Calibration]:
     """How this site makes its calibration from what was published and what it alone knows.
 
     What was published is checked here, against public facts only; the function that is returned
-    looks at the site's own label mix.
+    looks at the site's own label mix and records, and refuses what these contradict.
     """
     try:
         if message.kind == "sketch-file":
-            return _personalised(message, facts, site)
-        return _finalised(message, facts, site)
+            return _personalised(message, facts, site, known)
+        return _finalised(message, facts, site, known)
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         if isinstance(error, FedcoverError):
             raise
@@ -134,31 +143,61 @@ def calibration_from(
 
 
 def _personalised(
-    message: Message, facts: Mapping[str, Any], site: Site
+    message: Message, facts: Mapping[str, Any], site: Site, known: Known
 ) -> Callable[[], Calibration]:
     sketch = from_bytes(message.arrays["file"].tobytes())
     if sketch.n_classes != site.n_classes or sketch.score != site.score:
         raise _strange("a sketch of other classes or another score")
-    # All sites have said hello with the same temperature and label names as this one.
-    sketch = replace(sketch, temperature=site.temperature, label_names=site.label_names)
+    known.check_sketch(sketch)
+    sketch = replace(
+        sketch,
+        privacy=known.statement(sketch.privacy),
+        # All sites have said hello with the same temperature and label names as this one.
+        temperature=site.temperature,
+        label_names=site.label_names,
+    )
     alphas = checks.alphas(facts["alphas"])
     certify = facts.get("certify")
     if certify is not None:
         certify = checks.real(certify, "certify", 0, 1, open_low=True)
-    return lambda: sketch.personalise(site, alphas, certify=certify)
+
+    def make() -> Calibration:
+        own_records.check_table(sketch, site)
+        cal = sketch.personalise(site, alphas, certify=certify)
+        error = cal.coverage_error if certify is None else _error(sketch, site, alphas)
+        own_records.check_coverage(cal, site, error)
+        return cal
+
+    return make
 
 
-def _finalised(message: Message, facts: Mapping[str, Any], site: Site) -> Callable[[], Calibration]:
+def _error(sketch: SketchResult, site: Site, alphas: tuple[float, ...]) -> NDArray[Any] | None:
+    """The error of thresholds without a certificate, which states none."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FedcoverWarning)  # said of those that are used
+        return sketch.personalise(site, alphas).coverage_error
+
+
+def _finalised(
+    message: Message, facts: Mapping[str, Any], site: Site, known: Known
+) -> Callable[[], Calibration]:
     alphas = checks.alphas(facts["alphas"])
     method = registry.named(facts["method"]).method(**facts["options"])
+    known.check_method(facts["method"])
+    alone = message.kind == "alone"
+    if alone != (not method.most_rounds):
+        raise _strange("a result without thresholds, or thresholds that nobody asked for")
     certify = checked_certify(facts.get("certify"), method)
     target = Target(site.name, (site.name,))
     task = Task((site.name,), site.n_classes, alphas, (target,), certify=certify)
-    published = {} if message.kind == "alone" else {site.name: _read_fit(message, alphas, site)}
+    n_sites = checks.whole(facts["n_sites"], "n_sites", 1)
+    published = {} if alone else {site.name: _read_fit(message, alphas, site)}
+    for fit in published.values():
+        known.check_fit(fit, alphas, n_sites)
     source = Provenance(
-        made_of(PrivacyStatement | None, facts["privacy"]),
+        known.statement(made_of(PrivacyStatement | None, facts["privacy"])),
         Cost(**{name: checks.whole(n, name, 0) for name, n in facts["cost"].items()}),
-        checks.whole(facts["n_sites"], "n_sites", 1),
+        n_sites,
         site.score,
         site.temperature,
         site.label_names,
@@ -166,7 +205,12 @@ def _finalised(message: Message, facts: Mapping[str, Any], site: Site) -> Callab
 
     def make() -> Calibration:
         fit = method.finalise(task, published, target, site)
-        return calibration_of(fit, site.name, alphas, method, source)
+        cal = calibration_of(fit, site.name, alphas, method, source)
+        if not alone:  # then nothing of the server's is in the thresholds
+            own_records.check_size(fit.available, site)
+            subsampled = bool(getattr(method, "subsample", False))
+            own_records.check_coverage(cal, site, fit.coverage_error, subsampled)
+        return cal
 
     return make
 

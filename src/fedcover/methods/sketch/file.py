@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcover import checks, scores
+from fedcover import checks, scores, signature
 from fedcover._io.archives import Archive, BrokenArchive
 from fedcover._io.facts import (
     FIELDS_THAT_CANNOT_BE,
@@ -32,9 +32,11 @@ from fedcover.methods.sketch.table import Layout, SketchTable
 from fedcover.position import TOP
 from fedcover.privacy import accounting
 from fedcover.privacy.statement import PrivacyStatement
+from fedcover.signature import Signature, Trusted
 from fedcover.site import checked_name
 
-SCHEMA, SCHEMA_VERSION = "fedcover/sketch", 2
+SCHEMA, SCHEMA_VERSION = "fedcover/sketch", 3
+"""Version 2 had no signatures, and statements of privacy that did not say whose word they are."""
 
 MOST_BYTES = 1 << 30
 """Largest file that is opened."""
@@ -53,6 +55,28 @@ def save(sketch: SketchResult, path: str | Path) -> None:
 
 def to_bytes(sketch: SketchResult) -> bytes:
     """The bytes of a sketch's file."""
+    text, arrays = _parts(sketch)
+    seal = _digest(text, arrays)
+    good = [one for one in sketch.signatures if one.digest == seal.hex()]
+    beside = to_json(signature.to_facts(good), ascii_only=False).encode()
+    buffer = io.BytesIO()
+    np.savez_compressed(
+        buffer,
+        header=np.frombuffer(text, np.uint8),
+        sha256=np.frombuffer(seal, np.uint8),
+        signatures=np.frombuffer(beside, np.uint8),
+        **arrays,  # type: ignore[arg-type]
+    )
+    return buffer.getvalue()
+
+
+def content_digest(sketch: SketchResult) -> str:
+    """SHA-256 that seals a sketch, in hexadecimal: what is signed."""
+    return _digest(*_parts(sketch)).hex()
+
+
+def _parts(sketch: SketchResult) -> tuple[bytes, dict[str, NDArray[Any]]]:
+    """What the checksum is of: the header and the tables."""
     table = sketch.table
     header = {
         "schema": SCHEMA,
@@ -75,18 +99,11 @@ def to_bytes(sketch: SketchResult) -> bytes:
     arrays = {"table": _compact(table.table), "labels": _compact(table.labels)}
     if table.confusion is not None:
         arrays["confusion"] = _compact(table.confusion)
-    buffer = io.BytesIO()
-    np.savez_compressed(
-        buffer,
-        header=np.frombuffer(text, np.uint8),
-        sha256=np.frombuffer(_digest(text, arrays), np.uint8),
-        **arrays,  # type: ignore[arg-type]
-    )
-    return buffer.getvalue()
+    return text, arrays
 
 
-def load(path: str | Path) -> SketchResult:
-    """Read a sketch; one clear error for anything else."""
+def load(path: str | Path, trusted: Trusted | None = None) -> SketchResult:
+    """Read a sketch; one clear error for anything else, or where nobody trusted has signed it."""
     try:
         path = Path(path)
         data = read_whole(path, MOST_BYTES)
@@ -94,7 +111,11 @@ def load(path: str | Path) -> SketchResult:
         raise _unreadable(path, f"cannot be opened ({error.strerror})") from None
     except (TypeError, ValueError):
         raise _unreadable(repr(path), "is not a path") from None
-    return from_bytes(data, path)
+    sketch = from_bytes(data, path)
+    if trusted is not None:
+        seal = content_digest(sketch)
+        signature.verify(sketch.signatures, "sketch", seal, trusted, path=path)
+    return sketch
 
 
 def from_bytes(data: bytes, path: str | Path = "a sketch") -> SketchResult:
@@ -122,10 +143,10 @@ def _from_archive(archive: Archive, path: str | Path) -> SketchResult:
             allowed="sketches of this version",
             fix="Collect again; calibrations made from it can still be read",
         )
-    if header.get("version") != SCHEMA_VERSION:
+    if header.get("version") not in (2, SCHEMA_VERSION):
         raise FileError(
             f"{path} has schema version {header.get('version')!r}",
-            allowed=f"version {SCHEMA_VERSION}",
+            allowed=f"version {SCHEMA_VERSION}, or 2",
             fix="Install the version of fedcover that wrote it",
         )
     try:
@@ -135,11 +156,22 @@ def _from_archive(archive: Archive, path: str | Path) -> SketchResult:
         arrays = _arrays(archive, layout)
         if digest != _digest(text, arrays):
             raise _unreadable(path, "was changed or damaged: its checksum does not match")
-        return _from(header, layout, arrays)
+        return _from(header, layout, arrays, _signatures(archive, digest.hex()))
     except (BrokenArchive, FileError):
         raise
     except FIELDS_THAT_CANNOT_BE as error:
         raise _unreadable(path, f"has fields that cannot be ({str(error)[:200]})") from None
+
+
+def _signatures(archive: Archive, seal: str) -> tuple[Signature, ...]:
+    """The signatures in a file, if they are of what is in it."""
+    if "signatures" not in archive.names:
+        return ()
+    text = _array(archive, "signatures", signature.MOST_BYTES).tobytes()
+    found = signature.of_facts(from_json(text, signature.MOST_BYTES))
+    if not all((one.of, one.digest) == ("sketch", seal) for one in found):
+        raise ValueError("signatures of something else")
+    return found
 
 
 def _arrays(archive: Archive, layout: Layout) -> dict[str, NDArray[Any]]:
@@ -174,7 +206,12 @@ def _array(archive: Archive, name: str, most: int) -> NDArray[np.uint8]:
     return archive.read(member)
 
 
-def _from(header: dict[str, Any], layout: Layout, arrays: dict[str, NDArray[Any]]) -> SketchResult:
+def _from(
+    header: dict[str, Any],
+    layout: Layout,
+    arrays: dict[str, NDArray[Any]],
+    signatures: tuple[Signature, ...],
+) -> SketchResult:
     noise = {}
     for name in ("table_noise", "label_noise", "confusion_noise"):
         noise[name] = tuple(checks.real(v, name, 0, 1e30) for v in header[name])
@@ -205,6 +242,7 @@ def _from(header: dict[str, Any], layout: Layout, arrays: dict[str, NDArray[Any]
         temperature=checks.real(header["temperature"], "temperature", 0, np.inf, open_low=True),
         label_names=names(header["label_names"], layout.n_classes, "label_names"),
         most_per_site=None if most is None else checks.whole(most, "most_per_site", 1),
+        signatures=signatures,
     )
 
 

@@ -11,8 +11,8 @@ every α and every query label (`curve`). A site sends arrays of whole numbers:
 from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Mapping, Sequence
-from dataclasses import InitVar, dataclass
-from typing import Any, ClassVar
+from dataclasses import InitVar, dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,8 +49,11 @@ from fedcover.methods.sketch.table import Layout, SketchTable, numbered
 from fedcover.privacy import accounting
 from fedcover.privacy.events import Event
 from fedcover.privacy.randomness import SYSTEM, Randomness
-from fedcover.privacy.statement import Privacy, PrivacyStatement
+from fedcover.privacy.statement import OWN_MIX, Privacy, PrivacyStatement
 from fedcover.site import Site
+
+MOST_LABELS_AUDITED = 1024
+"""Labels of a call of an audit."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,23 @@ class Sketch:
             records=sum(self._size(task, i) for i in present) if task.sizes else None,
             sites=tuple(sorted(task.sites[i] for i in present)),
         )
+
+    @property
+    def independent_labels(self) -> int:
+        """Labels of which each has rows and noise for itself, for audits; 0 where they share.
+
+        An audit runs so many side by side.
+        """
+        if self.groups is not None or self.most_per_site is not None:
+            return 0
+        return MOST_CONFUSED if self.confusion else MOST_LABELS_AUDITED
+
+    def with_few_bins(self) -> Self:
+        """The same with four bins, for audits, unless others were asked for.
+
+        A record in the top one moves all of its row, however many there are.
+        """
+        return self if self.bins is not None else replace(self, bins=(0, 0.25, 0.5, 0.75, 1))
 
     def layout(self, task: Task) -> Layout:
         """Bins and rows of the table, from what is public."""
@@ -233,8 +253,7 @@ class Sketch:
             events=events,
             public=public,
             effect="noise on the table moves the coverage up and down around 1-α",
-            home="the label distribution of a site, from which its thresholds are made at the site "
-            "itself: they depend on it without noise",
+            home=OWN_MIX,
         )
         return statement.with_seeded_noise() if task.seeded else statement
 

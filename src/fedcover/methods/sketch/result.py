@@ -23,9 +23,11 @@ from fedcover.methods.sketch.table import SketchTable
 from fedcover.position import positions, scores_at
 from fedcover.privacy.statement import PrivacyStatement, compose_parallel
 from fedcover.scores import Score
+from fedcover.signature import Signature, Trusted, describe, signed
 from fedcover.site import Site, checked_name
 
 if TYPE_CHECKING:
+    from fedcover.identity import Identity
     from fedcover.methods.sketch.method import Sketch
 
 Float64 = NDArray[np.float64]
@@ -34,7 +36,7 @@ CLEARLY = 1.2
 """How many times larger the sketch's error must be than that of own scores to speak of it."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SketchResult:
     """A label × score table of several sites, from which any site calibrates itself.
 
@@ -50,6 +52,8 @@ class SketchResult:
         What the sites agreed on.
     most_per_site
         Most records that one site has put in; None for all.
+    signatures
+        Who signed it; nobody in a process of one's own.
     """
 
     table: SketchTable
@@ -59,6 +63,45 @@ class SketchResult:
     temperature: float = 1.0
     label_names: tuple[str, ...] | None = None
     most_per_site: int | None = None
+    signatures: tuple[Signature, ...] = ()
+
+    def __repr__(self) -> str:
+        layout = self.table.layout
+        return (
+            f"<SketchResult of {len(self.sites)} sites: {self.n_records} records, {layout.rows} "
+            f"rows of {layout.bins} bins, {describe(self.signed_by)}>"
+        )
+
+    @property
+    def signed_by(self) -> tuple[Signature, ...]:
+        """Who signed this, with which key; after a change, nobody.
+
+        Whether to believe them takes keys: `load(trusted=...)`.
+        """
+        if not self.signatures:
+            return ()
+        seal = self._digest()
+        return tuple(one for one in self.signatures if one.digest == seal)
+
+    def signed(self, identity: Identity, name: str, role: str = "site") -> SketchResult:
+        """The same sketch, signed.
+
+        Parameters
+        ----------
+        identity
+            The private key, from `fedcover.identity.load_identity`.
+        name
+            Who signs, as in the rosters of those who read it.
+        role
+            "site", or "coordinator" of one who is called so.
+        """
+        one = signed(identity, role, name, "sketch", self._digest())
+        return replace(self, signatures=(*self.signed_by, one))
+
+    def _digest(self) -> str:
+        from fedcover.methods.sketch.file import content_digest
+
+        return content_digest(self)
 
     @property
     def n_classes(self) -> int:
@@ -158,14 +201,15 @@ class SketchResult:
                 own = site.positions
             fit = with_certificate(fit, personal, confidence, own)
         origin = Provenance(
-            self.privacy,
+            None if self.privacy is None else self.privacy.with_own_mix(),
             self.cost,
             len(self.sites),
             self.score,
             self.temperature,
             self.label_names,
         )
-        return calibration_of(fit, name, alphas, self.method, origin)
+        cal = calibration_of(fit, name, alphas, self.method, origin)
+        return replace(cal, signatures=self.signed_by)
 
     def __add__(self, other: SketchResult) -> SketchResult:
         """The sketch of both groups of sites; sites must be different, layouts the same."""
@@ -198,6 +242,7 @@ class SketchResult:
             privacy=privacy,
             cost=cost,
             label_names=self.label_names or other.label_names,
+            signatures=(),
         )
 
     def save(self, path: str | Path) -> None:
@@ -207,11 +252,20 @@ class SketchResult:
         save(self, path)
 
     @classmethod
-    def load(cls, path: str | Path) -> SketchResult:
-        """Read what `save` wrote; refuses what is corrupt, foreign or newer."""
+    def load(cls, path: str | Path, trusted: Trusted | None = None) -> SketchResult:
+        """Read what `save` wrote; refuses what is corrupt, foreign or newer.
+
+        Parameters
+        ----------
+        path
+            The file.
+        trusted
+            Public keys of those who are believed: by name, or the path of a roster. A sketch that
+            none of them has signed is refused.
+        """
         from fedcover.methods.sketch.file import load
 
-        return load(path)
+        return load(path, trusted)
 
 
 def _with_own(fit: Fit, personal: Personal, own: NDArray[np.int64], in_sketch: bool) -> Fit:

@@ -9,10 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from fedcover.engines.flower.doctor.findings import Findings, readable, writable_folder
+from fedcover.engines.flower.doctor.findings import (
+    Findings,
+    private,
+    readable,
+    shown_key,
+    writable_folder,
+)
 from fedcover.engines.flower.doctor.site import SiteUnderTest
 from fedcover.engines.flower.run_config import Run
-from fedcover.engines.flower.site_config import read_roster
 from fedcover.engines.inprocess import InProcess
 from fedcover.engines.remote.codes import Refusal
 from fedcover.errors import BudgetError, FedcoverError, FileError
@@ -86,6 +91,7 @@ def examine(found: Findings, folder: Path, overrides: list[str], at_server: bool
     if run.sums:
         found.look("secure sum", lambda: _sum(run, at_server))
     if at_server:
+        found.look("key", lambda: _key(run))
         found.look("out", lambda: (True, writable_folder(run.folder)))
     return run
 
@@ -145,6 +151,8 @@ def _sum(run: Run, at_server: bool) -> tuple[bool, str]:
     terms = SumSpec(run.run, names, {"table": (1,)}, threshold=fewest, conspirators=against)
     says = f"{terms.threshold} of {run.sites} sites must stay to the end; {against} may conspire"
     if at_server:
+        from fedcover.identity import read_roster
+
         readable(Path(run.roster))
         roster = read_roster(run.roster)
         if len(roster) < run.sites:
@@ -155,6 +163,15 @@ def _sum(run: Run, at_server: bool) -> tuple[bool, str]:
             )
         says += f"; roster of {', '.join(sorted(roster))}"
     return True, says
+
+
+def _key(run: Run) -> tuple[bool, str]:
+    if not run.key:
+        return False, "none: what the run publishes, and its sketch, will be unsigned"
+    from fedcover.identity import read_identity
+
+    key = read_identity(private(readable(Path(run.key))))
+    return True, f"signs what is published; fingerprint {shown_key(key.public_key())}"
 
 
 def _accepted(run: Run, tested: SiteUnderTest) -> tuple[bool, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from pathlib import Path
 
-from fedcover.engines.flower.doctor import certificates
+from fedcover.engines.flower.doctor import certificates, doors
 from fedcover.engines.flower.doctor import site as sites
 from fedcover.engines.flower.doctor.findings import Findings
 from fedcover.engines.flower.scaffold import FLOWER, installed
@@ -36,6 +36,7 @@ def examine(
     certificate_key: Path | None,
     ca: Path | None,
     address: str | None,
+    control: str | None = None,
 ) -> Findings:
     """Looks at a set-up, from the server's side or from a site's (with `node_config`)."""
     found = Findings()
@@ -43,6 +44,7 @@ def examine(
     if installed("flwr") is None or installed("cryptography") is None:
         return found  # the rest needs them
     certificates.examine(found, certificate, certificate_key, ca, address)
+    doors.examine(found, address, ca, control)
     tested = None
     if node_config is not None:
         config = found.look(
@@ -55,4 +57,6 @@ def examine(
         run = apps.examine(found, app, run_config, at_server=node_config is None)
         if run is not None and tested is not None:
             apps.examine_together(found, run, tested)
+        if tested is not None and tested.approved is not None:
+            sites.examine_approval(found, app, tested.approved)
     return found

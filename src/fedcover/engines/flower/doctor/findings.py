@@ -6,9 +6,12 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from fedcover.errors import FedcoverError, FileError
+
+if TYPE_CHECKING:
+    from fedcover.identity import PublicIdentity
 
 T = TypeVar("T")
 
@@ -62,6 +65,13 @@ class Findings:
 
     def bad(self, what: str, says: str, fix: str) -> None:
         self.lines.append(Finding(what, False, says, fix))
+
+
+def shown_key(key: PublicIdentity) -> str:
+    """A key's fingerprint, in two parts so that it fits into the table."""
+    from fedcover.identity import fingerprint
+
+    return fingerprint(key).replace(":", ": ")
 
 
 def readable(path: Path) -> Path:

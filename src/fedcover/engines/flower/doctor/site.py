@@ -8,9 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from fedcover._io.writing import output_file
-from fedcover.engines.flower.doctor.findings import Findings, private, readable, writable_folder
+from fedcover.engines.flower.approval import approved, bundle, digest_of
+from fedcover.engines.flower.doctor.findings import (
+    Findings,
+    private,
+    readable,
+    shown_key,
+    writable_folder,
+)
 from fedcover.engines.flower.site_config import (
     SiteConfig,
+    read_coordinator,
     read_participant,
     read_policy,
     read_site,
@@ -18,6 +26,7 @@ from fedcover.engines.flower.site_config import (
 from fedcover.engines.remote.policy import SitePolicy
 from fedcover.errors import FedcoverError, FileError
 from fedcover.privacy.ledger import Ledger
+from fedcover.signature import COORDINATOR
 from fedcover.site import Site
 
 
@@ -30,6 +39,7 @@ class SiteUnderTest:
     policy: SitePolicy | None
     ledger: Ledger | None
     sums: bool
+    approved: Path | None
 
 
 def read_config(given: str) -> dict[str, Any]:
@@ -65,14 +75,36 @@ def examine(found: Findings, config: Mapping[str, Any]) -> SiteUnderTest | None:
         found.look("out", lambda: _out(Path(out)))
     ledger = None
     if (path := own.ledger) is not None:
-        ledger = found.look("ledger", lambda: _ledger(Path(path)))
+        ledger = found.look("ledger", lambda: _ledger(Path(path), own, site))
     else:
         _no_ledger(found, policy)
-    sums = own.key is not None or own.roster is not None
+    sums = own.roster is not None
     if sums:
         good = found.look("key and roster", lambda: _identity(own))
         sums = good is not None
-    return SiteUnderTest(own.site_name, site, policy, ledger, sums)
+    elif own.key is not None:
+        found.look("key", lambda: _key(Path(own.key or "")))
+    found.look("coordinator", lambda: _coordinator(own))
+    folder = None if own.approved is None else Path(own.approved)
+    if folder is None:
+        found.good("apps", "any that the server sends is started here, with this user's rights")
+    return SiteUnderTest(own.site_name, site, policy, ledger, sums, folder)
+
+
+def examine_approval(found: Findings, app: Path, folder: Path) -> None:
+    """Looks at whether the site lets an app run."""
+
+    def approval() -> tuple[bool, str]:
+        content = bundle(app)
+        if approved(content, folder) is None:
+            raise FileError(
+                f"{app} is not among the apps in {folder}",
+                allowed="an app that this site has read and approved",
+                fix="Read it, then: fedcover flower approve APP --node-config …",
+            )
+        return True, f"{app} may run here; SHA-256 {digest_of(content)[:16]}…"
+
+    found.look("apps", approval)
 
 
 def _policy(config: SiteConfig) -> tuple[SitePolicy, str]:
@@ -114,15 +146,20 @@ def _out(path: Path) -> tuple[bool, str]:
     return True, f"{path} {'will be replaced' if path.exists() else 'can be written'}"
 
 
-def _ledger(path: Path) -> tuple[Ledger, str]:
+def _ledger(path: Path, config: SiteConfig, site: Site | None) -> tuple[Ledger, str]:
     if not path.exists():
         raise FileError(
             f"{path} does not exist",
             allowed="a ledger",
-            fix=f"fedcover ledger set-budget {path} --create --epsilon 8 --delta 1e-5",
+            fix=f"fedcover ledger set-budget {path} --create --epsilon 8 --delta 1e-5 "
+            f"--key {config.key or 'KEY'} --data {config.data}",
         )
-    ledger = Ledger(path)
-    state = ledger.state()
+    if config.key is not None:
+        private(readable(Path(config.key)))
+    ledger = Ledger(path, key=config.key)
+    state = ledger.check_data(config.data)
+    if site is not None:
+        state.budget.check_records(len(site))
     if state.remaining <= 0:
         raise FedcoverError(
             f"ε = {state.spent:.4g} of {state.budget.epsilon:g} is spent",
@@ -130,7 +167,10 @@ def _ledger(path: Path) -> tuple[Ledger, str]:
             fix="New queries will be refused; whoever is responsible may raise it: "
             "fedcover ledger set-budget",
         )
-    return ledger, f"ε = {state.spent:.4g} of {state.budget.epsilon:g} spent"
+    sealed = (
+        "sealed with this site's key" if state.key else "not keyed: whoever writes it changes it"
+    )
+    return ledger, f"ε = {state.spent:.4g} of {state.budget.epsilon:g} spent; {sealed}"
 
 
 def _no_ledger(found: Findings, policy: SitePolicy | None) -> None:
@@ -139,9 +179,9 @@ def _no_ledger(found: Findings, policy: SitePolicy | None) -> None:
         return
     found.bad(
         "ledger",
-        "there is none: the site answers as it is asked, with as little noise as the server likes",
-        "fedcover ledger set-budget FILE --create --epsilon 8 --delta 1e-5, and `ledger` in the "
-        "node's configuration",
+        "there is none: the site answers no run, for nobody would add up what the runs cost",
+        "fedcover ledger set-budget FILE --create --epsilon 8 --delta 1e-5 --key KEY --data FILE, "
+        "and `ledger` and `key` in the node's configuration",
     )
 
 
@@ -155,3 +195,26 @@ def _identity(config: SiteConfig) -> tuple[bool, str]:
     roster = participant.roster
     kind = "Ed25519" if "Ed25519" in type(participant.identity).__name__ else "ECDSA P-384"
     return True, f"{kind}, as in the roster of {len(roster)} sites: {', '.join(sorted(roster))}"
+
+
+def _key(path: Path) -> tuple[bool, str]:
+    from fedcover.identity import read_identity
+
+    key = read_identity(private(readable(path)))
+    return True, f"signs the calibration; fingerprint {shown_key(key.public_key())}"
+
+
+def _coordinator(config: SiteConfig) -> tuple[bool, str]:
+    if config.coordinator is None:
+        return False, "no public key: this site takes results that nobody has signed"
+    from fedcover.identity import keys_of
+
+    readable(Path(config.coordinator))
+    keys = keys_of(read_coordinator(config), COORDINATOR)
+    if not keys:
+        raise FileError(
+            f"{config.coordinator} has revoked keys only",
+            allowed="at least one key that is believed",
+            fix="Add the line of the coordinator's new .pub file",
+        )
+    return True, "results must be signed with " + " or ".join(map(shown_key, keys))
