@@ -289,7 +289,7 @@ def test_bad_prediction_input_is_refused(cal, options):
 
 
 def test_ready_scores_are_checked(cal):
-    for bad in ([[0.1, 0.2]], [[0.1, 0.2, 1.3]], [0.1, 0.2, 0.3], "x", [[np.nan] * 3]):
+    for bad in ([[0.1, 0.2]], [[0.1, 0.2, 1.3]], [0.1, 0.2], "x", [[np.nan] * 3]):
         with pytest.raises(fc.FedcoverError):
             cal.sets_from_scores(bad)
 

@@ -40,7 +40,7 @@ def test_a_bad_level_is_refused_before_any_data_is_touched(alpha):
 @pytest.mark.parametrize(
     "options",
     [
-        {"method": "dp-fedcp"},
+        {"method": "dp-fedcq"},
         {"method": methods.DPFedCP},  # without brackets
         {"method": methods.Local},
         {"privacy": 1.0},

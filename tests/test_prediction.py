@@ -88,7 +88,7 @@ def test_rows_name_the_labels(sets):
     assert len(rows) == 8
     assert rows[0] == {"id": "p", "alpha": 0.1, "size": 2, "labels": ["x", "y y"]}
     assert rows[6] == {"id": "r", "alpha": 0.3, "size": 0, "labels": []}
-    assert fc.PredictionSets(MASK, (0.1, 0.3)).labels_of(1, 1) == ["1", "2"]
+    assert fc.PredictionSets(MASK, (0.1, 0.3)).labels_of(1, 1) == [1, 2]
     assert [r["id"] for r in sets.rows()][:5] == [0, 1, 2, 3, 0]
 
 
@@ -135,7 +135,7 @@ def test_records_are_indexed_and_iterated(sets):
     assert sets[0] == [["x", "y y"], ["x"]]
     assert sets[-1] == [["y y"], []]
     one = fc.PredictionSets(MASK[:1], (0.1,))
-    assert list(one) == [["0", "1"], ["0", "1", "2"], [], ["1"]]
+    assert list(one) == [[0, 1], [0, 1, 2], [], [1]]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from fedcover import checks, scores
+from fedcover import outputs, scores
 from fedcover.errors import FedcoverError
 
 SCORES = [
@@ -123,7 +123,7 @@ def test_aps_ties_share_the_mass_strictly_above():
 def test_chunks_do_not_change_the_result(score, elements, monkeypatch):
     p, y = matrices(np.float64), np.arange(129) % 6
     whole = score.of_all(p, seed=5), score.of_labels(p, y, seed=5)
-    monkeypatch.setattr(checks, "CHUNK_ELEMENTS", elements)
+    monkeypatch.setattr(outputs, "CHUNK_ELEMENTS", elements)
     assert np.array_equal(score.of_all(p, seed=5), whole[0])
     assert np.array_equal(score.of_labels(p, y, seed=5), whole[1])
 
@@ -160,7 +160,7 @@ def test_input_is_neither_changed_nor_copied(score):
     y = np.zeros(4000, dtype=np.int64)
     before = p.copy()
     p.flags.writeable = y.flags.writeable = False
-    assert checks.probabilities(p) is p
+    assert outputs.probabilities(p) is p
     score.of_labels(p[:10], y[:10])  # first-call allocations are none of ours
     tracemalloc.start()
     score.of_labels(p, y, seed=0)
@@ -234,7 +234,7 @@ def test_bad_u_is_refused(u):
         ([], "shape"),
         ([[1e308, 1e308]], "sums to"),
         ([[1, 0], [1]], "not an array"),
-        ([["a", "b"]], "real numbers"),
+        ([["a", "b"]], "text"),
     ],
 )
 def test_bad_probabilities_are_refused(probs, says):

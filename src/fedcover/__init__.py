@@ -8,6 +8,7 @@ from fedcover.methods.sketch.result import SketchResult
 from fedcover.prediction import PredictionSets
 from fedcover.privacy.statement import Privacy
 from fedcover.quantile import weighted_quantile
+from fedcover.report import plots as _plots  # noqa: F401 (results find their figures there)
 from fedcover.site import Site, softmax
 
 _moved.install()

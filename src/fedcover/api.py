@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,10 +15,10 @@ from fedcover import checks
 from fedcover.calibration import Calibration, Cost
 from fedcover.engines.base import Engine, Publication
 from fedcover.engines.inprocess import InProcess
-from fedcover.errors import FedcoverError
+from fedcover.errors import FedcoverError, FedcoverWarning
 from fedcover.fit import Provenance, calibration_of
-from fedcover.members import Federation
-from fedcover.methods import DPFedCP, Local, Sketch
+from fedcover.members import Federation, in_one_order
+from fedcover.methods import DPFedCP, Local, Sketch, registry
 from fedcover.methods.base import Method, ServerMethod, Target, Task, checked_certify, under_budget
 from fedcover.methods.sketch import plan
 from fedcover.methods.sketch.result import SketchResult
@@ -36,6 +37,7 @@ def calibrate(
     engine: Engine | None = None,
     seed: int | None = None,
     certify: float | None = None,
+    **foreign: Never,
 ) -> dict[str, Calibration]:
     """Calibrate prediction sets for the label distribution of every target.
 
@@ -46,8 +48,9 @@ def calibrate(
     alpha
         Miscoverage level α, or several.
     method
-        One of `fedcover.methods`; default DPFedCP(). "auto" takes the sketch or DP-FedCP, by
-        predicted error and cost, and notes why.
+        One of `fedcover.methods`, or its name, such as "local" (`fedcover methods` lists them);
+        default DPFedCP(). "auto" takes the sketch or DP-FedCP, by predicted error and cost, and
+        notes why.
     targets
         Whose label distribution the sets are for. None: every site. A name or list of names: those
         sites. A dictionary: a new name for a group of sites, ``{"north": ["a", "b"]}``, or for
@@ -68,11 +71,14 @@ def calibrate(
     Calibration by target name. Of sites that are elsewhere, those that the server can make; every
     site makes its own.
     """
-    alphas = checks.alphas(alpha)
+    checks.refuse_foreign("calibrate", foreign)
+    alphas = checks.asked_alphas(alpha)
     engine = _checked(method, privacy, engine, seed)
     if method is None:
         method = DPFedCP() if certify is None else Sketch()
+    method = _named(method)
     chosen = None if isinstance(method, str) else under_budget(method, privacy)
+    sites = None if sites is None else in_one_order(sites)
     if engine.elsewhere and isinstance(chosen, Sketch):
         raise FedcoverError(
             "method Sketch for sites that are elsewhere"
@@ -103,7 +109,8 @@ def calibrate(
         fit = chosen.finalise(task, outcome.published, target, own)
         cost = outcome.traffic.cost(target.members or task.sites)
         cal = calibration_of(fit, target.name, alphas, chosen, _source(federation, statement, cost))
-        out[target.name] = replace(cal, notes=(*cal.notes, why)) if why else cal
+        more = (*federation.notes, *[why] * bool(why))
+        out[target.name] = replace(cal, notes=(*cal.notes, *more))
     cost = outcome.traffic.cost(task.sites)
     engine.finish(Publication(chosen, task, outcome.published, statement, cost))
     return out
@@ -111,12 +118,13 @@ def calibrate(
 
 def collect(
     sites: Sequence[Site] | None = None,
-    method: Sketch | None = None,
+    method: Sketch | str | None = None,
     privacy: Privacy | None = None,
     engine: Engine | None = None,
     *,
     previous: SketchResult | None = None,
     seed: int | None = None,
+    **foreign: Never,
 ) -> SketchResult:
     """Collect one label × score table from all sites; each personalises it at home afterwards.
 
@@ -126,7 +134,7 @@ def collect(
         The sites that take part; others can use the result, or join later. None where they are
         elsewhere, and the engine knows them.
     method
-        A `fedcover.methods.Sketch`; default Sketch().
+        A `fedcover.methods.Sketch`, or "sketch"; default Sketch().
     privacy
         The budget of the collection; None for no differential privacy.
     engine
@@ -141,7 +149,14 @@ def collect(
     -------
     SketchResult, whose `personalise` gives the calibration of a site for any α without a message.
     """
-    method = Sketch() if method is None else method
+    if foreign.keys() & {"alpha", "certify"}:
+        raise FedcoverError(
+            f"{next(iter(foreign))} is given to collect",
+            allowed="a sketch, which serves every level",
+            fix="Give it to sketch.personalise",
+        )
+    checks.refuse_foreign("collect", foreign)
+    method = Sketch() if method is None else _named(method)
     if not isinstance(method, Sketch):
         raise FedcoverError(
             f"method is {method!r}",
@@ -149,6 +164,7 @@ def collect(
             fix="Other methods need the targets at once: use fedcover.calibrate",
         )
     engine = _checked(method, privacy, engine, seed)
+    sites = None if sites is None else in_one_order(sites)
     if previous is not None and not isinstance(previous, SketchResult):
         raise FedcoverError(
             f"previous is a {type(previous).__name__}",
@@ -156,6 +172,8 @@ def collect(
             fix="Load it with fedcover.SketchResult.load",
         )
     federation = engine.meet(sites, method, privacy)
+    for note in federation.notes:
+        warnings.warn(note, FedcoverWarning, stacklevel=2)
     task = Task.of(federation, privacy, seed=seed, source=engine.source)
     statement = method.statement(task)
     if previous is not None:
@@ -184,14 +202,13 @@ def _checked(
     method: Any, privacy: Privacy | None, engine: Engine | None, seed: int | None
 ) -> Engine:
     """What every run is given, checked before anything is sent; the engine."""
-    if isinstance(method, str):
-        checks.choice(method, "method", ["auto"])
     good = method is None or isinstance(method, str) or hasattr(method, "server")
     if not good or isinstance(method, type):
         raise FedcoverError(
             f"method is {method!r}",
-            allowed="an object from fedcover.methods, or 'auto'",
-            fix="Write method=fedcover.methods.DPFedCP(), with brackets",
+            allowed="an object from fedcover.methods, or its name",
+            fix=f"Write method=fedcover.methods.{getattr(method, '__name__', 'DPFedCP')}(), with "
+            "brackets",
         )
     if privacy is not None and type(privacy) is not Privacy:
         raise FedcoverError(
@@ -208,6 +225,32 @@ def _checked(
     if seed is not None:
         checks.whole(seed, "seed", 0, np.inf)
     return engine or InProcess()
+
+
+def _named(method: Any) -> Any:
+    """The method of a name, in any case and with "_" for "-"; "auto" stays a word."""
+    if not isinstance(method, str):
+        return method
+    name = method.lower().replace("_", "-")
+    if name == "auto":
+        return name
+    kinds = {e.name: e.method for e in registry.entries(studies=True)}
+    by_class = {kind.__name__.lower(): kind for kind in kinds.values()}
+    kind = kinds.get(name) or by_class.get(name.replace("-", ""))
+    if kind is None:
+        raise FedcoverError(
+            f"method is {method!r}",
+            allowed=", ".join((*kinds, "auto")),
+            fix=checks.nearest(name, [*kinds, "auto"]),
+        )
+    try:
+        return kind()
+    except TypeError:
+        raise FedcoverError(
+            f"method is {method!r}, which needs options",
+            allowed=f"an object fedcover.methods.{kind.__name__}(...)",
+            fix="Make it with its options",
+        ) from None
 
 
 def _source(federation: Federation, statement: PrivacyStatement | None, cost: Cost) -> Provenance:

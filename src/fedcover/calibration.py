@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,12 +29,14 @@ from fedcover._io.reading import read_whole
 from fedcover._io.writing import write
 from fedcover.certificate import Certificate
 from fedcover.checks import Floats, Seed
+from fedcover.classnames import Names, in_order, names
 from fedcover.errors import FedcoverError, FileError
 from fedcover.prediction import PredictionSets
 from fedcover.privacy.statement import PrivacyStatement
+from fedcover.results import Result, numbers, span
 from fedcover.scores import Score
 from fedcover.signature import Signature, Trusted
-from fedcover.site import ROUNDING, checked_score, names, softmax
+from fedcover.site import ROUNDING, checked_score, softmax
 
 if TYPE_CHECKING:
     from fedcover.identity import Identity
@@ -57,7 +59,7 @@ class Cost:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Calibration:
+class Calibration(Result):
     """Thresholds that turn probabilities into prediction sets for one target.
 
     Attributes
@@ -119,7 +121,7 @@ class Calibration:
     privacy: PrivacyStatement | None = None
     score: Score | None = None
     temperature: float = 1.0
-    label_names: tuple[str, ...] | None = None
+    label_names: Names | None = None
     options: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     distances: Float64 = None  # type: ignore[assignment]
@@ -131,17 +133,36 @@ class Calibration:
         if self.distances is None:
             object.__setattr__(self, "distances", 1 - self.thresholds)
 
-    def __repr__(self) -> str:
-        levels = ", ".join(f"{a:g}" for a in self.alpha)
-        return (
-            f"<Calibration of {self.target!r}: {self.method}, alpha {levels}, {self.n_classes} "
-            f"classes, {self.n_records} records of {self.n_sites} sites, "
-            f"{signature.describe(self.signed_by)}>"
-        )
-
     @property
     def n_classes(self) -> int:
         return self.thresholds.shape[1]
+
+    def __repr__(self) -> str:
+        levels = self.alpha[0] if len(self.alpha) == 1 else self.alpha
+        limits = ", ".join(map(span, self.thresholds))
+        return (
+            f"Calibration({self.target!r}, alpha={levels}, threshold {limits}, {self.method}: "
+            f"{self.n_records} records of {self.n_sites} sites, {self.n_classes} labels, "
+            f"{signature.describe(self.signed_by)})"
+        )
+
+    def facts(self) -> dict[str, object]:
+        error, spent = self.coverage_error, self.privacy
+        return {
+            "target": self.target,
+            "method": self.method,
+            "α": numbers(self.alpha),
+            "threshold": "; ".join(map(span, self.thresholds)),
+            "coverage aimed at": numbers(1 - np.array(self.alpha)),
+            "± one standard deviation": "" if error is None else numbers(error),
+            "certificate": self.certificate.statement if self.certificate else "",
+            "guarantee": self.guarantee,
+            "calibrated on": f"{self.n_records} records of {self.n_sites} sites, "
+            f"worth {self.effective_size:.0f}",
+            "privacy": f"ε = {spent.epsilon:.4g}, δ = {spent.delta:g}" if spent else "none",
+            "signed by": signature.describe(self.signed_by),
+            "notes": "; ".join(self.notes),
+        }
 
     def predict_set(
         self,
@@ -151,30 +172,34 @@ class Calibration:
         logits: ArrayLike | None = None,
         score: Score | None = None,
         u: ArrayLike | None = None,
+        **foreign: Never,
     ) -> PredictionSets:
         """Prediction sets {y : V(x, y) ≤ threshold_y} of new records.
 
         Parameters
         ----------
         probs
-            (n, C) class probabilities; or `logits`, to which the calibration's temperature is
-            applied.
+            (n, C) class probabilities, or (C,) of a single record; or `logits`, to which the
+            calibration's temperature is applied. Named columns are put in order by their names.
         seed, u
             Randomness of a randomised score, or its u of each record.
         score
             The score function, where the calibration was made from ready scores.
         """
+        checks.refuse_level(foreign)
         if (probs is None) == (logits is None):
             raise FedcoverError(
                 "probs and logits are both given or both missing",
                 allowed="one of them",
                 fix="Give predict_set(probs) or predict_set(logits=...)",
             )
-        self._same_names(probs if logits is None else logits)
-        p = softmax(logits, self.temperature) if logits is not None else None
-        p = checks.probabilities(probs if p is None else p)  # type: ignore[arg-type]
-        self._same_classes(p)
         used = self._score(score)
+        what = "probs" if logits is None else "logits"
+        p = self._batch(probs if logits is None else logits, what)
+        if p.ndim == 2 and not len(p):
+            mask = np.empty((len(self.alpha), *p.shape), dtype=bool)
+            return PredictionSets(mask, self.alpha, self.label_names)
+        p = checks.probabilities(p if logits is None else softmax(p, self.temperature))
         mask = np.empty((len(self.alpha), *p.shape), dtype=bool)
         upper, tops, gaps = self._limits()
         sides = used.chunks(
@@ -226,10 +251,22 @@ class Calibration:
         return PredictionSets(mask, self.alpha, self.label_names)
 
     def _ready(self, values: ArrayLike, what: str) -> Floats:
-        v = checks.matrix(values, what)
-        checks.unit_scores(v.ravel(), what)
-        self._same_classes(v)
-        return v
+        v = self._batch(values, what)
+        if v.ndim != 2 or len(v):
+            v = checks.matrix(v, what)
+        return checks.unit_scores(v.ravel(), what).reshape(v.shape)
+
+    def _batch(self, table: Any, what: str) -> NDArray[Any]:
+        """Records of any number as a matrix, its columns in the order of the calibration."""
+        ordered = in_order(table, self.label_names, what, "the calibration's")
+        p = checks.rows_of(ordered, self.n_classes, what)
+        if p.ndim == 2 and p.shape[1] != self.n_classes:
+            raise FedcoverError(
+                f"the records have {p.shape[1]} classes",
+                allowed=f"{self.n_classes}, as at calibration",
+                fix="Use outputs of the model that was calibrated",
+            )
+        return p
 
     def _limits(self) -> tuple[NDArray[np.bool_], Float64, Float64]:
         """Which thresholds are beyond one half, and scores and distances that are just inside.
@@ -260,23 +297,6 @@ class Calibration:
                 fix="Leave score out",
             )
         return given if self.score is None else self.score  # type: ignore[return-value]
-
-    def _same_names(self, table: Any) -> None:
-        columns = checks.column_names(table)
-        if columns and self.label_names and columns != self.label_names:
-            raise FedcoverError(
-                f"the columns are {', '.join(columns[:6])}",
-                allowed=f"the calibration's classes in order: {', '.join(self.label_names[:6])}",
-                fix="Order and name the columns as at calibration",
-            )
-
-    def _same_classes(self, p: Floats) -> None:
-        if p.shape[1] != self.n_classes:
-            raise FedcoverError(
-                f"the records have {p.shape[1]} classes",
-                allowed=f"{self.n_classes}, as at calibration",
-                fix="Use outputs of the model that was calibrated",
-            )
 
     @property
     def signed_by(self) -> tuple[Signature, ...]:
@@ -395,10 +415,11 @@ class Calibration:
         if limits.ndim != 2 or len(limits) != len(alpha):
             raise ValueError(f"thresholds of shape {limits.shape} for {len(alpha)} levels")
         checks.whole(limits.shape[1], "number of classes", 2)
-        checks.unit_scores(limits.ravel(), "thresholds")
         given = 1 - limits if version == 1 else values.pop("distances")
         distances = np.array(given, dtype=np.float64)
-        checks.unit_scores(distances.ravel(), "distances")
+        for found in (limits, distances):
+            if not ((found >= 0) & (found <= 1)).all():
+                raise ValueError("thresholds or distances outside [0, 1]")
         if distances.shape != limits.shape or (np.abs(1 - limits - distances) > ROUNDING).any():
             raise ValueError("distances that do not fit the thresholds")
         ratios = np.array(values.pop("ratios"), dtype=np.float64)

@@ -5,26 +5,31 @@ from __future__ import annotations
 import math
 import numbers
 import sys
+import warnings
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcover.errors import FedcoverError
+from fedcover.errors import FedcoverError, FedcoverWarning
 from fedcover.inputs import Floats as Floats
 from fedcover.inputs import Ints as Ints
 from fedcover.inputs import array as array
 from fedcover.inputs import as_float as as_float
-from fedcover.inputs import column_names as column_names
 from fedcover.inputs import labels as labels
 from fedcover.inputs import shown
+from fedcover.outputs import ROW_SUM_TOLERANCE as ROW_SUM_TOLERANCE
+from fedcover.outputs import logits as logits
+from fedcover.outputs import matrix as matrix
+from fedcover.outputs import probabilities as probabilities
+from fedcover.outputs import row_chunks as row_chunks
+from fedcover.outputs import rows_of as rows_of
+from fedcover.outputs import unit_scores as unit_scores
 
 Seed = int | np.random.Generator | None
-
-ROW_SUM_TOLERANCE = 1e-3
-"""How far a row of probabilities may sum from 1: what half-precision softmax outputs reach."""
 
 MOST_RECORDS = 10**15
 MIX_ROUNDING = 1e-6  # how far shares of a known label mix may sum from 1
@@ -32,19 +37,6 @@ MIX_ROUNDING = 1e-6  # how far shares of a known label mix may sum from 1
 
 MOST_CLASSES = 10**6
 """Classes up to which tables of one number per class and site are no burden."""
-
-CLOSE_TO_ONE = 0.05
-"""Row sums this far from 1 are probabilities that lost digits, and not logits."""
-
-CHUNK_ELEMENTS = 1 << 15
-"""Entries of a probability matrix handled at once: small enough to stay in the cache."""
-
-
-def row_chunks(n_rows: int, n_columns: int) -> Iterator[slice]:
-    """Slices that walk over the rows of a matrix in cache-sized pieces."""
-    step = max(1, CHUNK_ELEMENTS // max(1, n_columns))
-    for start in range(0, n_rows, step):
-        yield slice(start, min(start + step, n_rows))
 
 
 def alphas(alpha: float | Sequence[float]) -> tuple[float, ...]:
@@ -61,11 +53,7 @@ def alphas(alpha: float | Sequence[float]) -> tuple[float, ...]:
         except OverflowError:  # an integer beyond any float
             level = math.nan
         if not 0 < level < 1:
-            raise FedcoverError(
-                f"alpha is {shown(a)}",
-                allowed=allowed,
-                fix="alpha is the error rate: 0.1 asks for 90 %",
-            )
+            raise FedcoverError(f"alpha is {shown(a)}", allowed=allowed, fix=_meant(a, level))
         levels.append(float(a))
     if len(set(levels)) < len(levels):
         raise FedcoverError(
@@ -74,99 +62,48 @@ def alphas(alpha: float | Sequence[float]) -> tuple[float, ...]:
     return tuple(levels)
 
 
-def probabilities(probs: ArrayLike, what: str = "probs") -> Floats:
-    """An (n, C) matrix of probabilities, float32 or float64, each row summing to 1; not copied."""
-    p = _shaped(probs, what)
-    for rows in row_chunks(*p.shape):
-        part = p[rows]
-        with np.errstate(over="ignore", invalid="ignore"):
-            sums = part.sum(axis=1, dtype=np.float64)
-        low = part.min(axis=1)
-        good = (np.abs(sums - 1) <= ROW_SUM_TOLERANCE) & (low >= 0)
-        if not good.all():
-            k = int(np.argmin(good))
-            row = rows.start + k
-            if not np.isfinite(part[k]).all():
-                raise _not_finite(what, row)
-            if low[k] < 0:
-                found = f"{what} row {row} has the negative entry {float(low[k]):.6g}"
-            else:
-                found = f"{what} row {row} sums to {float(sums[k]):.6g}"
-            raise FedcoverError(
-                found,
-                allowed="rows of non-negative probabilities that sum to 1, "
-                f"within {ROW_SUM_TOLERANCE:g}",
-                fix="Divide every row by its sum: probs / probs.sum(axis=1, keepdims=True)"
-                if _nearly(p)
-                else "If these are logits, use from_logits or logits= (--logits at the command "
-                "line)",
+def _meant(given: Any, level: float) -> str:
+    """What somebody may have meant by an α that cannot be."""
+    rule = "alpha is the error rate: 0.1 asks for 90 %"
+    if isinstance(given, str):
+        return f"Give a number, without quotation marks; {rule}"
+    if 2 <= level < 100:
+        percent = level if level <= 50 else 100 - level
+        return f"Give a share and no percentage: alpha={percent / 100:g}; {rule}"
+    return rule
+
+
+def asked_alphas(alpha: float | Sequence[float]) -> tuple[float, ...]:
+    """The levels that a user asks for; a warning where the coverage may have been meant."""
+    levels = alphas(alpha)
+    for level in levels:
+        if level > 0.5:
+            warnings.warn(
+                f"alpha={level:g} asks for sets that hold the true label in only "
+                f"{100 * (1 - level):.3g} % of cases: did you mean alpha={1 - level:.3g}? "
+                f"alpha is the error rate, 1 - the coverage",
+                FedcoverWarning,
+                stacklevel=3,
             )
-    return p
+    return levels
 
 
-def _nearly(p: Floats) -> bool:
-    """Whether every row is non-negative and sums to about 1."""
-    for rows in row_chunks(*p.shape):
-        with np.errstate(over="ignore", invalid="ignore"):
-            off = np.abs(p[rows].sum(axis=1, dtype=np.float64) - 1)
-        if not (off <= CLOSE_TO_ONE).all() or not (p[rows] >= 0).all():
-            return False
-    return True
+COVERAGES = ("confidence_level", "confidence", "coverage", "coverage_level", "target_coverage")
+SAME_AS_ALPHA = ("significance", "significance_level", "error_rate", "miscoverage", "alphas")
 
 
-def logits(values: ArrayLike, what: str = "logits") -> Floats:
-    """An (n, C) matrix of finite logits."""
-    return matrix(values, what)
-
-
-def matrix(values: ArrayLike, what: str) -> Floats:
-    """A finite, non-empty (n, C) float matrix; half precision and integers are widened."""
-    p = _shaped(values, what)
-    for rows in row_chunks(*p.shape):
-        finite = np.isfinite(p[rows]).all(axis=1)
-        if not finite.all():
-            raise _not_finite(what, rows.start + int(np.argmin(finite)))
-    return p
-
-
-def _shaped(values: ArrayLike, what: str) -> Floats:
-    p = array(values, what)
-    if p.ndim != 2 or p.shape[0] == 0 or p.shape[1] < 2:
-        raise FedcoverError(
-            f"{what} has shape {p.shape}",
-            allowed="a matrix of shape (records, classes) with at least 1 record and 2 classes",
-            fix="Give one row per record and one column per class",
-        )
-    return as_float(p, what)
-
-
-def _not_finite(what: str, row: int) -> FedcoverError:
-    return FedcoverError(
-        f"{what} row {row} has a NaN or infinite entry",
-        allowed="finite numbers",
-        fix="Look at the model's output for that record",
-    )
-
-
-def unit_scores(scores: ArrayLike, what: str = "scores") -> NDArray[np.float64]:
-    """A vector of nonconformity scores V_k in [0, 1], as float64."""
-    v = array(scores, what)
-    if v.ndim != 1:
-        raise FedcoverError(
-            f"{what} has shape {v.shape}",
-            allowed="a vector with one score per record",
-            fix="Use Site.from_probabilities to make scores from probabilities",
-        )
-    v = as_float(v, what).astype(np.float64, copy=False)
-    bad = ~((v >= 0) & (v <= 1))
-    if bad.any():
-        k = int(np.argmax(bad))
-        raise FedcoverError(
-            f"{what}[{k}] is {v[k]:.6g}",
-            allowed="finite numbers in [0, 1]",
-            fix="Map your scores into [0, 1] with an increasing function; the sets stay the same",
-        )
-    return v
+def refuse_foreign(function: str, given: Mapping[str, object]) -> None:
+    """One clear error for an argument that other libraries have; Python's own for the rest."""
+    for name, value in given.items():
+        number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+        if name in COVERAGES:
+            share = float(value) / (100 if float(value) > 1 else 1) if number else 0.9  # type: ignore[arg-type]
+            fix = f"alpha is 1 - that: write alpha={1 - share:.6g}"
+        elif name in SAME_AS_ALPHA:
+            fix = f"alpha is the same: write alpha={shown(value)}"
+        else:
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+        raise FedcoverError(f"{name}={shown(value)}", allowed="alpha, the error rate", fix=fix)
 
 
 def counts(values: ArrayLike, n_classes: int | None, what: str) -> Ints:
@@ -194,10 +131,22 @@ def distribution(values: ArrayLike, n_classes: int | None, what: str) -> NDArray
         raise FedcoverError(
             f"{what} is {_short(values)}",
             allowed=f"{n_classes or 'one per class'} finite numbers ≥ 0 with a positive sum",
-            fix="Give label counts or label probabilities, one per class",
+            fix="Give label counts or label probabilities, one per class; of the labels of "
+            "records, give numpy.bincount(labels, minlength=n_classes)",
         )
     p = p / p.max()
     return p / p.sum()
+
+
+def refuse_level(given: Mapping[str, object]) -> None:
+    """One clear error where somebody asks for another level when the thresholds are fixed."""
+    if given.keys() & {"alpha", "level", *COVERAGES, *SAME_AS_ALPHA}:
+        raise FedcoverError(
+            f"{next(iter(given))} is given to predict_set",
+            allowed="the levels that were calibrated: calibration.alpha",
+            fix="Give alpha to calibrate or personalise; several levels at once cost no more",
+        )
+    refuse_foreign("predict_set", given)
 
 
 def label_mix(
@@ -262,9 +211,15 @@ def choice(value: Any, what: str, options: Sequence[str]) -> str:
         raise FedcoverError(
             f"{what} is {value!r}",
             allowed=" or ".join(repr(o) for o in options),
-            fix="Check the spelling",
+            fix=nearest(value, options) if isinstance(value, str) else "Give one of these words",
         )
     return str(value)
+
+
+def nearest(given: str, options: Sequence[str]) -> str:
+    """What somebody may have meant by a word that is none of a few."""
+    close = get_close_matches(given, options, n=1, cutoff=0.6)
+    return f"Did you mean {close[0]!r}?" if close else "Check the spelling"
 
 
 def flag(value: Any, what: str) -> bool:

@@ -8,6 +8,8 @@ FedcoverWarning (a UserWarning)  the result is valid but less useful than it cou
 
 from __future__ import annotations
 
+import sys
+
 
 class FedcoverError(ValueError):
     """Something given to fedcover cannot be used.
@@ -40,6 +42,15 @@ class BudgetError(FedcoverError):
 
 class FedcoverWarning(UserWarning):
     """The result holds, but something about it deserves attention."""
+
+
+def needs_posix(what: str, where: object) -> FedcoverError:
+    """The error for the few parts that lock files as Linux and macOS do."""
+    return FedcoverError(
+        f"{what} locks its files, which this system ({sys.platform}) cannot do: {where}",
+        allowed="Linux, macOS, or the Windows Subsystem for Linux",
+        fix="Run this site there; calibrating and predicting in one process work on every system",
+    )
 
 
 def _rebuild(kind: type[FedcoverError], given: str, allowed: str, fix: str) -> FedcoverError:

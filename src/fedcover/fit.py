@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcover.calibration import Calibration, Cost
+from fedcover.classnames import Names
 from fedcover.errors import FedcoverWarning
 from fedcover.labelshift.weights import effective_size
 from fedcover.position import TOP, Positions, distances_at, scores_at
@@ -115,7 +116,7 @@ class Provenance:
     n_sites: int
     score: Score | None
     temperature: float
-    label_names: tuple[str, ...] | None
+    label_names: Names | None
 
 
 def calibration_of(
@@ -132,11 +133,14 @@ def calibration_of(
     for alarm in alarms:
         warnings.warn(alarm, FedcoverWarning, stacklevel=3)
     limits = nested(alphas, fit.positions)
+    levels = f", for each α of {', '.join(f'{a:g}' for a in alphas)}" if len(alphas) > 1 else ""
     if fit.certificate is None:
         promise = "; ".join(t for t in (fit.error, statement.effect if statement else "") if t)
-        promise = method.guarantee + (f"; {promise}" if promise else "")
+        promise = method.guarantee + levels + (f"; {promise}" if promise else "")
     else:
-        promise = f"at least 1-α with probability {fit.certificate.confidence:g} (certificate)"
+        promise = (
+            f"at least 1-α with probability {fit.certificate.confidence:g} (certificate){levels}"
+        )
     return Calibration(
         target=target,
         alpha=alphas,
@@ -174,7 +178,7 @@ def nested(alphas: tuple[float, ...], limits: Positions) -> Positions:
 
 
 def _alarms(
-    alphas: tuple[float, ...], target: str, fit: Fit, label_names: tuple[str, ...] | None
+    alphas: tuple[float, ...], target: str, fit: Fit, label_names: Names | None
 ) -> list[str]:
     """Why sets will be larger than they should: labels without records, too few records for α."""
     who = f"target {target!r}: "
@@ -210,7 +214,7 @@ FEW_LABELS = 20
 """Below this many counted labels a label distribution is hardly known: ±√(p(1-p)/20) ≈ ±.1."""
 
 
-def _remarks(target: str, fit: Fit, label_names: tuple[str, ...] | None) -> list[str]:
+def _remarks(target: str, fit: Fit, label_names: Names | None) -> list[str]:
     """What a careful reader should know, though nothing is wrong."""
     out = []
     if fit.counted is not None and fit.counted < FEW_LABELS:
@@ -224,11 +228,28 @@ def _remarks(target: str, fit: Fit, label_names: tuple[str, ...] | None) -> list
             f"no calibration record has label {_names(empty, label_names)}: "
             "its threshold is that of the other labels"
         )
-    return out
+    return out + _unseen_there(target, fit, label_names)
 
 
-def _names(labels: NDArray[np.intp], label_names: tuple[str, ...] | None) -> str:
-    shown = [label_names[y] if label_names else str(y) for y in labels[:5]]
+def _unseen_there(target: str, fit: Fit, label_names: Names | None) -> list[str]:
+    """Labels that the sites know and the target's own label mix does not."""
+    there = np.flatnonzero((fit.ratios > 0) & (fit.records > 0))
+    never = np.flatnonzero((fit.ratios == 0) & (fit.records > 0))
+    if not len(there) or not len(never):
+        return []
+    if len(there) == 1:
+        return [
+            f"target {target!r}: its label mix is label {_names(there, label_names)} alone, and "
+            "so is what it is promised; records of another label may be covered less often"
+        ]
+    return [
+        f"target {target!r}: its label mix has no label {_names(never, label_names)}; nothing is "
+        "promised for records of such a label, should one come"
+    ]
+
+
+def _names(labels: NDArray[Any], label_names: Names | None) -> str:
+    shown = [str(label_names[y] if label_names else y) for y in labels[:5]]
     return ", ".join(shown) + (", …" if len(labels) > 5 else "")
 
 

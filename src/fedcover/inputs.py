@@ -1,4 +1,4 @@
-"""What users hand over, as arrays: numbers, labels as numbers or names, and names of classes.
+"""What users hand over, as arrays: numbers, and labels as numbers or names.
 
 The checks of values are in `fedcover.checks`, which offers the functions of this file too.
 """
@@ -34,7 +34,9 @@ WHOLE_TEXT = re.compile(r"(\d+)(?:\.0*)?")
 
 def array(values: Any, what: str) -> NDArray[Any]:
     """A regular array of real numbers or text."""
-    result = _any_array(values, what)
+    result = any_array(values, what)
+    if result.dtype.kind == "O":
+        return _numbers(result, values, what)
     if result.dtype.kind not in "biufUS":
         raise _wrong_type(result, what)
     return result
@@ -55,7 +57,7 @@ def labels(
     n_classes: int,
     what: str = "labels",
     n: int | None = None,
-    names: Sequence[str] | None = None,
+    names: Sequence[str | int] | None = None,
 ) -> Ints:
     """A vector of class numbers in 0..n_classes-1, as long as the data it belongs to.
 
@@ -72,14 +74,20 @@ def labels(
         How many there must be.
     names
         (n_classes,) names of the classes; text is read by them. Where no name is a number, text
-        such as "2" or "2.0" is class number 2.
+        such as "2" or "2.0" is class number 2. Where the names are whole numbers, so are the
+        labels: 7 is the class called 7.
     """
-    y = _any_array(values, what)
+    y = any_array(values, what)
+    if y.ndim == 2 and y.shape[1] == 1:  # a table with one column
+        y = y[:, 0]
     if y.ndim != 1:
+        one_hot = y.ndim == 2 and y.shape[1] == n_classes
         raise FedcoverError(
             f"{what} has shape {y.shape}",
-            allowed="a vector",
-            fix="Give one label per record; of one-hot rows, take rows.argmax(axis=1)",
+            allowed="one label for each record: shape (records,) or (records, 1)",
+            fix="These look like one-hot rows: take rows.argmax(axis=1)"
+            if one_hot
+            else "Give one label per record",
         )
     if n is not None and len(y) != n:
         raise FedcoverError(
@@ -87,8 +95,9 @@ def labels(
             allowed="one label per record",
             fix="Check that both come from the same records in the same order",
         )
+    numbered = names if names and isinstance(names[0], int) else None
     if y.dtype.kind == "O":
-        y = _plain(y, what, n_classes)
+        y = _plain(y, what, n_classes, numbered)
     if y.dtype.kind in "UST":
         return _by_name(y, n_classes, what, names)
     if y.dtype.kind not in "biuf":
@@ -97,57 +106,10 @@ def labels(
         _refuse(~(np.isfinite(y) & (y == np.floor(y))), y, what, n_classes)
     if y.dtype.kind == "b":
         y = y.astype(np.int64)
+    if numbered is not None:
+        return _by_number(y, what, numbered)
     _refuse((y < 0) | (y >= n_classes), y, what, n_classes)
     return y.astype(np.int64, copy=False)
-
-
-def column_names(values: Any) -> tuple[str, ...] | None:
-    """Names of the columns of a table, such as a pandas or polars DataFrame, or None.
-
-    None where `values` is no table or its columns are only numbered (0, 1, 2, or column_0 and so
-    on). Class probabilities in a table with named columns name their classes: whoever keeps the
-    names at calibration can refuse a table with the columns in another order later.
-    """
-    columns = getattr(values, "columns", None)
-    if columns is None or isinstance(values, type) or callable(columns):
-        return None
-    try:
-        found = list(columns)
-    except TypeError:
-        return None
-    if not found or not all(isinstance(name, str) for name in found):
-        return None
-    for prefix in ("", "column_"):
-        if found == [f"{prefix}{k}" for k in range(len(found))]:
-            return None
-    return tuple(found)
-
-
-def names(
-    given: tuple[str, ...] | list[str] | None, n_classes: int, what: str
-) -> tuple[str, ...] | None:
-    """Names of the classes: as many as classes, all different."""
-    if given is None:
-        return None
-    if not isinstance(given, (tuple, list)):
-        raise FedcoverError(
-            f"{what} is {given!r}", allowed=f"a list of {n_classes} names", fix="Make it a list"
-        )
-    texts = tuple(str(g) for g in given)
-    if len(texts) != n_classes or len(set(texts)) != n_classes:
-        raise FedcoverError(
-            f"{what} has {len(texts)} names, {len(set(texts))} of them different",
-            allowed=f"{n_classes} different names",
-            fix="Give one name per probability column, in their order",
-        )
-    for text in texts:
-        if len(text) > LONGEST_NAME or not is_plain(text):
-            raise FedcoverError(
-                f"{what} has the name {shown(text)}",
-                allowed=f"at most {LONGEST_NAME} characters that can be seen",
-                fix="Rename the class: line breaks and marks that steer a screen stand in no name",
-            )
-    return texts
 
 
 def is_plain(text: str) -> bool:
@@ -168,14 +130,16 @@ def shown(value: Any) -> str:
     return text if len(text) <= 200 else f"{text[:100]} … {text[-40:]}"
 
 
-def listed(texts: Sequence[str], most: int = 20) -> str:
+def listed(names: Sequence[str | int], most: int = 20) -> str:
     """Words in a row, those in the middle left out where there are too many."""
+    texts = [str(name) for name in names]
     if len(texts) > most:
         texts = [*texts[: most // 2], "…", *texts[-(most // 2) :]]
     return ", ".join(texts)
 
 
-def _any_array(values: Any, what: str) -> NDArray[Any]:
+def any_array(values: Any, what: str) -> NDArray[Any]:
+    """An array of whatever kind; an error of ours where there is none."""
     if isinstance(values, np.ma.MaskedArray):
         raise FedcoverError(
             f"{what} is a masked array",
@@ -197,14 +161,47 @@ def _any_array(values: Any, what: str) -> NDArray[Any]:
 
 
 def _wrong_type(values: NDArray[Any], what: str) -> FedcoverError:
+    kinds = {"U": "text", "S": "text", "T": "text", "c": "complex numbers",
+             "M": "dates", "m": "durations"}  # fmt: skip
+    found = kinds.get(values.dtype.kind, f"values of type {values.dtype}")
+    example = f" ({shown(values.flat[0].item())})" if values.size and found == "text" else ""
     return FedcoverError(
-        f"{what} has type {values.dtype}",
-        allowed="real numbers",
-        fix="Convert it first, for example with .astype(float); of a table give the class columns",
+        f"{what} holds {found}{example}",
+        allowed="numbers",
+        fix="Turn text into numbers with .astype(float)" if example else "Give plain numbers",
     )
 
 
-def _plain(y: NDArray[Any], what: str, n_classes: int) -> NDArray[Any]:
+def _numbers(values: NDArray[Any], given: Any, what: str) -> NDArray[np.float64]:
+    """Python objects as numbers, if every one is; the first that is none is named."""
+    for at, item in np.ndenumerate(values):
+        if isinstance(item, numbers.Real) or (item is None or type(item).__name__ == "NAType"):
+            continue
+        place = " ".join(f"{axis} {k}" for axis, k in zip(("row", "column"), at, strict=False))
+        columns = list(getattr(given, "columns", ())) if len(at) == 2 else []
+        named = f" ({columns[at[1]]!r})" if columns else ""
+        raise FedcoverError(
+            f"{what} holds {shown(item)} in {place}{named}, which is no number",
+            allowed="numbers, one column per class",
+            fix="Leave out the columns that are no classes: give table[list_of_class_columns]"
+            if columns
+            else "Take it out, or turn it into a number",
+        )
+    flat = [_float(item) for item in values.ravel().tolist()]
+    return np.array(flat, dtype=np.float64).reshape(values.shape)
+
+
+def _float(item: Any) -> float:
+    """A number as floating point: missing ones are NaN, and those beyond all others infinite."""
+    try:
+        return float(item) if isinstance(item, numbers.Real) else math.nan
+    except OverflowError:
+        return math.copysign(math.inf, 1 if item > 0 else -1)
+
+
+def _plain(
+    y: NDArray[Any], what: str, n_classes: int, numbered: Sequence[str | int] | None
+) -> NDArray[Any]:
     """Python objects as text or as numbers that fit into 64 bits, where they are all of a kind."""
     items = y.tolist()
     for k, item in enumerate(items):
@@ -217,18 +214,21 @@ def _plain(y: NDArray[Any], what: str, n_classes: int) -> NDArray[Any]:
     if all(isinstance(item, str) for item in items):
         return np.array(items, dtype=np.str_)
     for k, item in enumerate(items):
-        if not _is_whole(item):
+        if not is_whole(item):
             raise FedcoverError(
                 f"{what}[{k}] is {shown(item)}, a {type(item).__name__}",
                 allowed=f"whole numbers from 0 to {n_classes - 1}, or names of classes",
                 fix="Give all labels as class numbers, or all as text",
             )
-        if not 0 <= item < n_classes:
+        if numbered is not None and int(item) not in numbered:
+            raise _no_class(what, k, item, numbered)
+        if numbered is None and not 0 <= item < n_classes:
             raise _out_of_range(what, k, item, n_classes)
     return np.array([int(item) for item in items], dtype=np.int64)
 
 
-def _is_whole(item: Any) -> bool:
+def is_whole(item: Any) -> bool:
+    """Whether a Python object is a whole number."""
     if isinstance(item, (numbers.Integral, np.bool_)):
         return True
     return isinstance(item, (float, np.floating)) and bool(item == np.floor(item))
@@ -241,18 +241,46 @@ def _is_nan(item: Any) -> bool:
 def _refuse(bad: NDArray[np.bool_], y: NDArray[Any], what: str, n_classes: int) -> None:
     if bad.any():
         k = int(np.argmax(bad))
-        raise _out_of_range(what, k, y[k].item(), n_classes)
+        from_one = y.min() == 1 and y.max() == n_classes
+        raise _out_of_range(what, k, y[k].item(), n_classes, from_one)
 
 
-def _out_of_range(what: str, k: int, value: Any, n_classes: int) -> FedcoverError:
+def _out_of_range(
+    what: str, k: int, value: Any, n_classes: int, from_one: bool = False
+) -> FedcoverError:
     return FedcoverError(
         f"{what}[{k}] is {f'{value:.6g}' if isinstance(value, float) else shown(value)}",
         allowed=f"whole numbers from 0 to {n_classes - 1}",
-        fix="Number the classes from 0 in the order of the probability columns",
+        fix=f"These count from 1: give labels - 1, or label_names=range(1, {n_classes + 1})"
+        if from_one
+        else "Number the classes from 0 in the order of the probability columns, or give "
+        "label_names",
     )
 
 
-def _by_name(y: NDArray[Any], n_classes: int, what: str, class_names: Sequence[str] | None) -> Ints:
+def _by_number(y: NDArray[Any], what: str, known: Sequence[str | int]) -> Ints:
+    """Class numbers of labels that are whole numbers, as the names of the classes are."""
+    order = np.argsort(known)
+    at = np.minimum(np.searchsorted(np.array(known)[order], y), len(known) - 1)
+    found = order[at]
+    bad = np.array(known)[found] != y
+    if bad.any():
+        k = int(np.argmax(bad))
+        raise _no_class(what, k, y[k].item(), known)
+    return found.astype(np.int64)
+
+
+def _no_class(what: str, k: int, value: Any, known: Sequence[str | int]) -> FedcoverError:
+    return FedcoverError(
+        f"{what}[{k}] is {value:.6g}, which is no class",
+        allowed=f"the names of the classes: {listed(known, 8)}",
+        fix="Name the label as its probability column",
+    )
+
+
+def _by_name(
+    y: NDArray[Any], n_classes: int, what: str, class_names: Sequence[str | int] | None
+) -> Ints:
     """Class numbers of labels given as text: by name, or as numbers where the names are none."""
     texts = [t.decode("utf-8", "replace") if isinstance(t, bytes) else str(t) for t in y.tolist()]
     if class_names is None:
@@ -262,7 +290,7 @@ def _by_name(y: NDArray[Any], n_classes: int, what: str, class_names: Sequence[s
             allowed=f"whole numbers from 0 to {n_classes - 1}, or text with label_names",
             fix="Add label_names, the names of the probability columns in their order",
         )
-    index = {name: k for k, name in enumerate(class_names)}
+    index = {str(name): k for k, name in enumerate(class_names)}
     numbered = not any(WHOLE_TEXT.fullmatch(name.strip().lstrip("-")) for name in index)
     out = np.empty(len(texts), dtype=np.int64)
     for k, text in enumerate(texts):

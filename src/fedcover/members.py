@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedcover import checks, scores
+from fedcover.classnames import Names, names
 from fedcover.errors import FedcoverError
-from fedcover.inputs import names
+from fedcover.inputs import listed as in_a_row
 from fedcover.scores import Score
 from fedcover.site import Site, checked_name
 
@@ -40,7 +41,7 @@ class Member:
     n_classes: int
     score: Score | None = None
     temperature: float = 1.0
-    label_names: tuple[str, ...] | None = None
+    label_names: Names | None = None
     records: int | None = None
 
     @classmethod
@@ -79,7 +80,10 @@ class Member:
             if len(checked_name(facts["name"], "name of a site")) > LONGEST_NAME:
                 return None
             listed = facts["label_names"]
-            if listed is not None and names(listed, n_classes, "label_names") != tuple(listed):
+            if listed is not None and (
+                names(listed, n_classes, "label_names") != tuple(listed)
+                or any(type(name) not in (str, int) for name in listed)
+            ):
                 return None
             if "records" in facts:
                 checks.whole(facts["records"], "records", 1, checks.MOST_RECORDS)
@@ -106,6 +110,8 @@ class Federation:
         Their names, in the order of the arrays that speak of them.
     n_classes, score, temperature, label_names
         What is alike at all of them.
+    unnamed
+        Those of the sites that give no names for their classes, where others do.
     sizes
         Numbers of calibration records, where they are public.
     min_survivors
@@ -116,9 +122,20 @@ class Federation:
     n_classes: int
     score: Score | None = None
     temperature: float = 1.0
-    label_names: tuple[str, ...] | None = None
+    label_names: Names | None = None
+    unnamed: tuple[str, ...] = ()
     sizes: tuple[int, ...] | None = None
     min_survivors: int | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a careful reader should know of the sites."""
+        if not self.unnamed:
+            return ()
+        return (
+            f"site {in_a_row(self.unnamed, 4)}: its classes have no names, those of other sites "
+            "do; they are taken to be in the same order",
+        )
 
     @classmethod
     def of(cls, members: Sequence[Member], min_survivors: int | None = None) -> Federation:
@@ -137,9 +154,10 @@ class Federation:
                         f"sites {first.name!r} and {member.name!r} differ in {what}: "
                         f"{mine!s:.200}, {theirs!s:.200}",
                         allowed=f"the same {what} at every site",
-                        fix="Thresholds of different scores cannot be compared; make the sites "
-                        "alike",
+                        fix="Make the sites alike: thresholds of different models, scores or "
+                        "classes cannot be compared",
                     )
+        named = any(m.label_names for m in members)
         sizes = [m.records for m in members if m.records is not None]
         return cls(
             sites=tuple(m.name for m in members),
@@ -147,6 +165,7 @@ class Federation:
             score=first.score,
             temperature=first.temperature,
             label_names=next((m.label_names for m in members if m.label_names), None),
+            unnamed=tuple(m.name for m in members if named and not m.label_names),
             sizes=tuple(sizes) if len(sizes) == len(members) else None,
             min_survivors=min_survivors,
         )
@@ -164,8 +183,24 @@ def checked_federation(sites: Sequence[Site]) -> list[Site]:
     return found
 
 
+def in_one_order(sites: Sequence[Site]) -> list[Site]:
+    """Sites with the same named classes in different orders, all in the order of the first."""
+    found = checked_sites(sites)
+    known = next((site.label_names for site in found if site.label_names), None)
+    return [
+        site.in_order(known) if known and set(site.label_names or ()) == set(known) else site
+        for site in found
+    ]
+
+
 def checked_sites(sites: Sequence[Site]) -> list[Site]:
     """Sites, at least one, as a list."""
+    if isinstance(sites, Mapping) and all(isinstance(site, Site) for site in sites.values()):
+        raise FedcoverError(
+            f"sites is a dictionary of {len(sites)} sites",
+            allowed="a list of sites: each knows its own name",
+            fix="Give list(sites.values())",
+        )
     if isinstance(sites, Site) or not isinstance(sites, Sequence) or not len(sites):
         raise FedcoverError(
             f"sites is {sites!r}", allowed="a list of at least one Site", fix="Make a list of sites"

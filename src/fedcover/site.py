@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedcover import checks
 from fedcover.checks import Ints, Seed
+from fedcover.classnames import Names, column_names, in_words, order_of
+from fedcover.classnames import names as names
 from fedcover.errors import FedcoverError
 from fedcover.inputs import listed
-from fedcover.inputs import names as names
 from fedcover.logits import softmax as softmax
 from fedcover.position import distances_at, positions, scores_at
-from fedcover.scores import APS, Score
+from fedcover.scores import ALL, APS, Score
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,6 +39,7 @@ class Site:
         (n,) nonconformity scores V_k of the records' own labels, in [0, 1].
     labels
         (n,) class numbers in 0..n_classes-1, or names of classes where `label_names` are given.
+        Where these are whole numbers, such as 1 to 10, labels are taken as names.
     n_classes
         Number of classes |Y|, the same at every site; at most a million.
     distances
@@ -51,7 +54,7 @@ class Site:
     score
         The score function that made `scores`; lets a calibration predict from probabilities.
     label_names
-        (n_classes,) names of the classes.
+        (n_classes,) names of the classes: texts, or whole numbers.
     temperature
         What logits were divided by before the softmax.
     """
@@ -67,7 +70,7 @@ class Site:
         predictions: ArrayLike | None = None,
         label_counts: ArrayLike | None = None,
         score: Score | None = None,
-        label_names: tuple[str, ...] | list[str] | None = None,
+        label_names: Sequence[str | int] | None = None,
         temperature: float = 1.0,
     ) -> None:
         self.name = _name(name)
@@ -107,7 +110,7 @@ class Site:
         seed: Seed = None,
         *,
         label_counts: ArrayLike | None = None,
-        label_names: tuple[str, ...] | list[str] | None = None,
+        label_names: Sequence[str | int] | None = None,
         temperature: float = 1.0,
     ) -> Site:
         """A site from (n, C) class probabilities and labels; the score defaults to APS.
@@ -127,10 +130,10 @@ class Site:
         return cls(
             name,
             scores_at(at),
-            y,
+            in_words(y, label_names),
             n_classes=p.shape[1],
             distances=distances_at(at),
-            predictions=p.argmax(axis=1),
+            predictions=in_words(p.argmax(axis=1), label_names),
             label_counts=label_counts,
             score=score,
             label_names=label_names,
@@ -148,7 +151,7 @@ class Site:
         seed: Seed = None,
         *,
         label_counts: ArrayLike | None = None,
-        label_names: tuple[str, ...] | list[str] | None = None,
+        label_names: Sequence[str | int] | None = None,
     ) -> Site:
         """A site from (n, C) logits, divided by `temperature` before the softmax."""
         what = f"site {_name(name)!r}: "
@@ -186,12 +189,32 @@ class Site:
         return cls.from_probabilities(
             name or table.stem.removeprefix("site-"),
             table.probs,
-            table.require_labels(),
+            in_words(table.require_labels(), table.label_names),
             score,
             seed,
             label_counts=table.label_counts,
             label_names=table.label_names,
             temperature=table.temperature,
+        )
+
+    def in_order(self, known: Names) -> Site:
+        """The same site with its classes in another order, in which a federation has them."""
+        if self.label_names is None or self.label_names == known:
+            return self
+        order = order_of(self.label_names, known, f"site {self.name!r}", "the other sites'")
+        place = np.argsort(order)  # where each of its classes goes
+        predictions = None if self.predictions is None else place[self.predictions]
+        return Site(
+            self.name,
+            self.scores,
+            in_words(place[self.labels], known),
+            n_classes=self.n_classes,
+            distances=self.distances,
+            predictions=None if predictions is None else in_words(predictions, known),
+            label_counts=self.label_counts[order] if self.separate_counts else None,
+            score=self.score,
+            label_names=known,
+            temperature=self.temperature,
         )
 
     def __len__(self) -> int:
@@ -234,10 +257,12 @@ class Site:
 def checked_score(score: Score, what: str) -> Score:
     """A score object; a class or a name is an easy slip."""
     if not isinstance(score, Score):
+        known = {name.lower(): name for name in ALL}
+        word = score if isinstance(score, str) else getattr(score, "__name__", "")
         raise FedcoverError(
             f"{what} is {score!r}",
             allowed="an object from fedcover.scores",
-            fix="Write score=fedcover.scores.APS(), with brackets",
+            fix=f"Write score=fedcover.scores.{known.get(word.lower(), 'APS')}(), with brackets",
         )
     return score
 
@@ -252,10 +277,10 @@ def checked_name(name: str, what: str) -> str:
 
 
 def _class_names(
-    table: ArrayLike, given: tuple[str, ...] | list[str] | None, n_classes: int, what: str
-) -> tuple[str, ...] | None:
+    table: ArrayLike, given: Sequence[str | int] | None, n_classes: int, what: str
+) -> Names | None:
     """The names given, or else those of the table's columns; never in two different orders."""
-    columns = checks.column_names(table)
+    columns = column_names(table)
     if given is None:
         return names(columns, n_classes, what + "column names")
     known = names(given, n_classes, what + "label_names")

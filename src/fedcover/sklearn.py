@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fedcover.calibration import Calibration
 from fedcover.checks import Seed
+from fedcover.classnames import Names, in_words, names
 from fedcover.errors import FedcoverError
 from fedcover.inputs import listed
 from fedcover.prediction import PredictionSets
@@ -77,7 +78,12 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Prediction sets of new records, at the calibration's levels."""
         self._check_estimator()
         calibration = self._checked_calibration()
-        return calibration.predict_set(self.predict_proba(X), seed)
+        # Calibrations of version 0.1 hold numbers as text: the estimator knows better.
+        return calibration.predict_set(self.predict_proba(X), seed).named(self._class_names())
+
+    def _class_names(self) -> Names | None:
+        known = self.classes_.tolist()
+        return names(known, len(known), "classes_")
 
     def site(
         self,
@@ -112,11 +118,11 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return Site.from_probabilities(
             name,
             self.predict_proba(X),
-            [index[v] for v in given],
+            in_words(np.array([index[v] for v in given], dtype=np.int64), self._class_names()),
             score,
             seed,
             label_counts=label_counts,
-            label_names=[str(c) for c in known],
+            label_names=self._class_names(),
         )
 
     def _check_estimator(self) -> None:
@@ -150,10 +156,11 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 allowed="a Calibration",
                 fix="Make one with fedcover.calibrate, or read it with Calibration.load",
             )
-        mine = tuple(str(c) for c in self.classes_)
-        if given.label_names is not None and given.label_names != mine:
+        mine = [str(c) for c in self._class_names() or range(len(self.classes_))]
+        theirs = [str(c) for c in given.label_names or ()]
+        if theirs and theirs != mine:
             raise FedcoverError(
-                f"the calibration is for the classes {listed(given.label_names, 8)}",
+                f"the calibration is for the classes {listed(theirs, 8)}",
                 allowed=f"a calibration of this estimator, with the classes {listed(mine, 8)}",
                 fix="Calibrate with sites made from this estimator's probabilities",
             )

@@ -166,8 +166,8 @@ def test_a_budget_that_the_statement_exceeds_is_the_claim(monkeypatch):
     """The statement says 2.3 for a budget of 2; the user was promised 2."""
     from fedcover.privacy import accounting
 
-    single = accounting._multiplier_for
-    monkeypatch.setattr(accounting, "_multiplier_for", lambda *given: 0.9 * single(*given))
+    single = accounting.noise_multiplier
+    monkeypatch.setattr(accounting, "noise_multiplier", lambda *given: 0.9 * single(*given))
     found = audit_method(Sketch(BINS), Privacy(2, 1e-5), 10_000)
     assert found.accounted > 2.2
     assert found.claim == 2

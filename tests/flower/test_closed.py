@@ -107,7 +107,7 @@ def test_the_doctor_tells_an_open_door_from_a_closed_one(deployment):
     closed = ("--address", f"127.0.0.1:{deployment.outer}", "--control", control)
     assert doctor(deployment, *closed)[0] == 0
     code, text = doctor(deployment, "--address", control)  # as without a proxy
-    assert code == 1
+    assert code == 3
     assert "THE DOOR IS OPEN" in text
 
 

@@ -86,7 +86,7 @@ def test_a_good_set_up_passes(folder):
 
 def test_an_app_that_the_site_has_not_approved(folder):
     (folder / "app/more.py").write_text("import os")
-    text = examined("--app", "app", *SITE, code=1)
+    text = examined("--app", "app", *SITE, code=3)
     assert "app is not among the apps in approved/harbour" in text
     assert "fedcover flower approve" in text
     change(folder / "sites/harbour.toml", 'approved = "approved/harbour"', "")
@@ -103,7 +103,7 @@ def test_an_app_that_the_site_has_not_approved(folder):
     (("--certificate-key", "keys/harbour"), "cannot be read", "asked for"),
 ])  # fmt: skip
 def test_faults_of_certificates(folder, words, says, fix):
-    text = examined(*TLS, *words, code=1)
+    text = examined(*TLS, *words, code=3)
     assert says in text
     assert fix in text
 
@@ -127,11 +127,11 @@ def write_authority(path, first, last):
 
 def test_a_certificate_that_has_ended_or_comes_from_elsewhere(folder):
     write_authority(folder / "keys/x.crt", datetime(2020, 1, 1), datetime(2021, 1, 1))
-    assert "ended on 2021-01-01" in examined("--ca", "keys/x.crt", code=1)
+    assert "ended on 2021-01-01" in examined("--ca", "keys/x.crt", code=3)
     now = datetime.now(UTC)
     write_authority(folder / "keys/x.crt", now, now + timedelta(days=3))
     assert "renew it soon" in examined("--ca", "keys/x.crt", code=0)
-    assert "has not signed" in examined(*TLS, "--ca", "keys/x.crt", code=1)
+    assert "has not signed" in examined(*TLS, "--ca", "keys/x.crt", code=3)
 
 
 @pytest.mark.parametrize(("old", "new", "says", "fix"), [
@@ -155,7 +155,7 @@ def test_a_certificate_that_has_ended_or_comes_from_elsewhere(folder):
 ])  # fmt: skip
 def test_faults_of_a_site(folder, old, new, says, fix):
     change(folder / "sites/harbour.toml", old, new)
-    text = examined("--app", "app", *SITE, code=1)
+    text = examined("--app", "app", *SITE, code=3)
     assert says in text
     assert fix in text
 
@@ -178,30 +178,30 @@ def test_faults_of_a_site(folder, old, new, says, fix):
 ])  # fmt: skip
 def test_faults_of_an_app(folder, old, new, says, fix):
     change(folder / "app/pyproject.toml", old, new)
-    text = examined("--app", "app", code=1)
+    text = examined("--app", "app", code=3)
     assert says in text
     assert fix in text
 
 
 def test_a_key_that_others_can_read(folder):
     (folder / "keys/harbour").chmod(0o644)
-    assert "chmod 600 keys/harbour" in examined(*SITE, code=1)
+    assert "chmod 600 keys/harbour" in examined(*SITE, code=3)
     (folder / "keys/harbour").chmod(0o600)
     (folder / "state/harbour").mkdir(parents=True, mode=0o755)
     (folder / "state/harbour").chmod(0o755)
-    assert "chmod 700 state/harbour" in examined(*SITE, code=1)
+    assert "chmod 700 state/harbour" in examined(*SITE, code=3)
 
 
 def test_a_budget_that_is_too_small_or_spent(folder):
     words = ("--app", "app", "--run-config", "epsilon=9.0", *SITE)
-    assert "would bring ε to 9, and the budget is 8" in examined(*words, code=1)
+    assert "would bring ε to 9, and the budget is 8" in examined(*words, code=3)
     ledger = Ledger(folder / "ledgers/harbour.db", key=folder / "keys/harbour")
     answer = Message("sketch", {"table": np.zeros(3)})
     ledger.answer("first/harbour/0/sketch", Message("q"), (GaussianRelease("x", 1.0, 0.7),),
                   lambda: answer)  # fmt: skip
     assert "repeating it costs nothing" in examined("--app", "app", *SITE, code=0)
     ledger.set_budget(epsilon=1.0)
-    assert "of 1 is spent" in examined(*SITE, code=1)
+    assert "of 1 is spent" in examined(*SITE, code=3)
 
 
 @pytest.mark.parametrize("run", ["method=\"dp-fedcp\" epsilon=2.0", "epsilon=2.0 view=\"server\"",
@@ -220,19 +220,19 @@ def test_a_ledger_that_is_not_that_of_the_records(folder):
     client_from_config(tomllib.loads((folder / "sites/harbour.toml").read_text()))  # binds it
     assert "sealed with this site's key" in examined(*SITE, code=0)
     shutil.copy(folder / "data/site-lakeside.npz", data)
-    assert "fedcover ledger data" in examined(*SITE, code=1)
+    assert "fedcover ledger data" in examined(*SITE, code=3)
     Ledger(path, key=key).bind(data, changed=True)
     examined(*SITE, code=0)
     path.unlink()
     Ledger(path, create=Budget(8, 1e-5), key=key)
-    assert "belong to the ledger" in examined(*SITE, code=1)
+    assert "belong to the ledger" in examined(*SITE, code=3)
     ledger_data.tag_of(data).unlink()
     path.unlink()
     Ledger(path, create=Budget(8, 0.01), key=key)
-    assert "10 n) = 0.000435" in examined(*SITE, code=1)
+    assert "10 n) = 0.000435" in examined(*SITE, code=3)
     path.unlink()
     Ledger(path, create=Budget(8, 1e-5))
-    assert "rekey LEDGER --new-key KEY" in examined(*SITE, code=1)
+    assert "rekey LEDGER --new-key KEY" in examined(*SITE, code=3)
     change(folder / "sites/harbour.toml", 'key = "keys/harbour"\nroster = "keys/roster"', "")
     assert "not keyed: whoever" in examined(*SITE, code=0)
 
@@ -243,7 +243,7 @@ def test_records_and_keys_are_never_shown(folder):
     probs = file["probs"].copy()
     probs[3, 1] = 7.654321
     np.savez(folder / "data/site-harbour.npz", probs=probs, labels=file["labels"])
-    text = examined("--app", "app", *SITE, *TLS, code=1)
+    text = examined("--app", "app", *SITE, *TLS, code=3)
     assert "is not as it must be" in text
     assert "7.65" not in text
     secrets = [
@@ -255,14 +255,14 @@ def test_records_and_keys_are_never_shown(folder):
 def test_a_configuration_in_words_as_flower_takes_it(folder):
     words = 'data="data/site-harbour.npz" state="state/harbour" exact=true'
     assert "none, and exact answers are allowed" in examined("--node-config", words, code=0)
-    assert "cannot be read" in examined("--node-config", "data=here state=there", code=1)
+    assert "cannot be read" in examined("--node-config", "data=here state=there", code=3)
 
 
 def test_a_missing_flower_is_said(folder, monkeypatch):
     from fedcover.engines.flower.doctor import examination
 
     monkeypatch.setattr(examination, "installed", lambda name: None if name == "flwr" else "1")
-    assert "pip install 'fedcover[flower]'" in examined("--app", "app", code=1)
+    assert "pip install 'fedcover[flower]'" in examined("--app", "app", code=3)
     monkeypatch.setattr(examination, "installed", lambda name: "1.0")
     found = Findings()
     examination.examine_packages(found)
@@ -293,12 +293,12 @@ def test_the_coordinators_key_at_both_ends(folder):
 
 def test_a_coordinators_key_that_others_can_read_or_that_is_taken_back(folder):
     (folder / "keys/coordinator").chmod(0o644)
-    assert "can be read by other users" in examined("--app", "app", code=1)
+    assert "can be read by other users" in examined("--app", "app", code=3)
     pub = folder / "keys/coordinator.pub"
     pub.write_text("revoked " + pub.read_text())
-    assert "revoked keys only" in examined("--app", "app", *SITE, code=1)
+    assert "revoked keys only" in examined("--app", "app", *SITE, code=3)
     pub.write_text("none\n")
-    assert "cannot be used" in examined("--app", "app", *SITE, code=1)
+    assert "cannot be used" in examined("--app", "app", *SITE, code=3)
 
 
 def test_a_key_alone_signs_calibrations(folder):

@@ -164,7 +164,7 @@ def test_an_open_door_is_an_exit_status(folder, server):
     assert done.exit_code == 0, done.output
     server.statuses[CONTROL] = 200
     done = CliRunner().invoke(app, [*words, f"127.0.0.1:{server.server_port}"])
-    assert done.exit_code == 1
+    assert done.exit_code == 3
     assert "THE DOOR IS OPEN" in done.output
 
 

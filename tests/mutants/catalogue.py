@@ -763,6 +763,59 @@ _COVERAGE = [
     ),
 ]
 
+USABILITY = ("tests/test_usability.py",)
+
+_IN_HAND = [
+    Mutant(
+        "columns-as-they-stand",
+        "named columns in another order are read as if they were in order",
+        "src/fedcover/classnames.py",
+        "return any_array(values, what)[:, order]",
+        "return any_array(values, what)",
+        tests=USABILITY,
+    ),
+    Mutant(
+        "numbers-for-places",
+        "labels that are numbers of their own are read as places",
+        "src/fedcover/inputs.py",
+        "return found.astype(np.int64)",
+        "return np.minimum(y, len(known) - 1).astype(np.int64)",
+        tests=USABILITY,
+    ),
+    Mutant(
+        "a-site-keeps-its-order",
+        "a site with its columns in another order keeps its labels in its own",
+        "src/fedcover/site.py",
+        "in_words(place[self.labels], known)",
+        "in_words(self.labels, known)",
+        tests=USABILITY,
+    ),
+    Mutant(
+        "lost-digits-stay-lost",
+        "rounded rows are not divided by their sum",
+        "src/fedcover/outputs.py",
+        "part[lost] /= part[lost].sum(axis=1, keepdims=True)",
+        "part[lost] /= 1.0",
+        tests=USABILITY,
+    ),
+    Mutant(
+        "arrays-are-all-equal",
+        "two results are equal whatever their thresholds",
+        "src/fedcover/results.py",
+        "return type(one) is type(two) and np.array_equal(one, two)",
+        "return type(one) is type(two)",
+        tests=USABILITY,
+    ),
+    Mutant(
+        "labels-as-text",
+        "labels without names come back as text",
+        "src/fedcover/prediction.py",
+        "if self.label_names else inside",
+        "if self.label_names else [str(c) for c in inside]",
+        tests=USABILITY,
+    ),
+]
+
 HOSTILE = "tests/test_hostile_files.py"
 
 _FILES = [
@@ -795,7 +848,7 @@ _FILES = [
     Mutant(
         "names-that-steer",
         "names of classes may hold control characters",
-        "src/fedcover/inputs.py",
+        "src/fedcover/classnames.py",
         "if len(text) > LONGEST_NAME or not is_plain(text):",
         "if False:",
         tests=(f"{HOSTILE}::test_names_that_steer_a_screen_are_refused",),
@@ -1030,6 +1083,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *_SECURE_SUM,
     *_AT_A_SITE,
     *_COVERAGE,
+    *_IN_HAND,
     *_FILES,
     *_DOORS,
     *_LAST_MESSAGE,

@@ -97,8 +97,8 @@ def _refutes(audit: str, copy: Path) -> bool:
     done = _run(["fedcover", "audit", *shlex.split(audit)], copy)
     if done is None or done.returncode == 0:
         return False
-    # An audit that breaks down has the same status as one that refutes, and has shown nothing.
-    if done.returncode != 1 or "CONTRADICTED" not in done.stdout:
+    # An audit that breaks down has refuted nothing.
+    if done.returncode != 3 or "CONTRADICTED" not in done.stdout:
         raise RuntimeError(f"fedcover audit {audit}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     return True
 

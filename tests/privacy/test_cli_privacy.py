@@ -78,7 +78,7 @@ def test_audit():
     assert "ε = 2" in said(done)
     done = run("audit", "sketch", "--epsilon", 4, "--claim", 1, "--runs", 10_000,
                "--relation", "add-remove", "--view", "secure-sum")  # fmt: skip
-    assert done.exit_code == 1
+    assert done.exit_code == 3
     assert "CONTRADICTED" in said(done)
     assert "ε = 1" in said(done)
     done = run("audit", "paper", "--runs", 1000)

@@ -31,7 +31,15 @@ ODD = {
     "records": [0, -1, 1.5, True, "many", 10**16],
     "temperature": [0, -1, "1", None, [1]],
     "score": ["APS", 3, {"name": "APS", "u": {}}, {"name": 3}, {"name": "APS", "more": 1}],
-    "label_names": ["abc", [1, 2, 3], ["a", "b"], {"a": 1}],
+    "label_names": [
+        "abc",
+        [1, "b", 3],
+        [1.0, 2.0, 3.0],
+        [True, 5, 6],
+        [0, 1, 2],
+        ["a", "b"],
+        {"a": 1},
+    ],
     "more": ["facts than are declared"],
 }
 

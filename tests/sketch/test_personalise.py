@@ -119,7 +119,7 @@ BAD = {
     "no name": {"label_counts": [1, 1, 1], "name": ""},
     "scores above 1": {"label_counts": [1, 1, 1], "local_scores": [0.5, 1.5]},
     "no scores": {"label_counts": [1, 1, 1], "local_scores": []},
-    "a table of scores": {"label_counts": [1, 1, 1], "local_scores": [[0.5]]},
+    "a table of scores": {"label_counts": [1, 1, 1], "local_scores": [[0.5, 0.1]]},
 }
 
 
@@ -154,7 +154,7 @@ def test_predictions_find_the_mix_and_say_how_well(exact):
 
 
 def test_the_columns_of_predictions_are_the_classes_in_order():
-    """As in `predict_set`: named columns in another order are refused, not mixed up."""
+    """As in `predict_set`: named columns in another order are put in order, and never mixed up."""
     pandas = pytest.importorskip("pandas")
     rng = np.random.default_rng(0)
     names = ["a", "b", "c"]
@@ -164,9 +164,10 @@ def test_the_columns_of_predictions_are_the_classes_in_order():
 
     site = fc.Site.from_probabilities("s", frame(200, [1, 1, 1]), rng.choice(names, 200), seed=0)
     sketch, outputs = fc.collect([site]), frame(300, [5, 1, 1])
-    sketch.personalise(probabilities=outputs)
-    with pytest.raises(fc.FedcoverError, match="columns"):
-        sketch.personalise(probabilities=outputs[["c", "b", "a"]])
+    first = sketch.personalise(probabilities=outputs)
+    assert sketch.personalise(probabilities=outputs[["c", "b", "a"]]) == first
+    with pytest.raises(fc.FedcoverError, match="no class c"):
+        sketch.personalise(probabilities=outputs.rename(columns={"c": "d"}))
 
 
 # ---------------------------------------------------------------- own scores beside the sketch

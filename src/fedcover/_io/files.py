@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,9 @@ from fedcover import checks
 from fedcover._io.archives import Archive, BrokenArchive, Member
 from fedcover._io.tables import broken, explain, read_csv, read_parquet, refuse_disguised
 from fedcover.checks import Floats, Ints
+from fedcover.classnames import Names, names, numbers_where_whole, order_of
 from fedcover.errors import FedcoverError, FileError
-from fedcover.inputs import listed, names
+from fedcover.inputs import listed
 from fedcover.logits import softmax
 
 SUFFIXES = (".npz", ".csv", ".parquet")
@@ -33,7 +34,7 @@ class ModelOutputs:
     path: Path
     probs: Floats
     labels: Ints | None
-    label_names: tuple[str, ...] | None
+    label_names: Names | None
     label_counts: Ints | None
     ids: tuple[str, ...] | None
     temperature: float
@@ -41,6 +42,19 @@ class ModelOutputs:
     @property
     def stem(self) -> str:
         return self.path.stem
+
+    def in_order(self, known: Names, whose: str) -> ModelOutputs:
+        """The same with the classes in the order of known ones."""
+        if self.label_names is None or self.label_names == known:
+            return self
+        order = order_of(self.label_names, known, str(self.path), whose)
+        return replace(
+            self,
+            probs=self.probs[:, order],
+            labels=None if self.labels is None else np.argsort(order)[self.labels],
+            label_counts=None if self.label_counts is None else self.label_counts[order],
+            label_names=known,
+        )
 
     def require_labels(self) -> Ints:
         if self.labels is None:
@@ -58,7 +72,7 @@ def read_outputs(
     logits: bool = False,
     temperature: float = 1.0,
     labels: bool = True,
-    label_names: tuple[str, ...] | None = None,
+    label_names: Names | None = None,
 ) -> ModelOutputs:
     """Read and check a file of model outputs.
 
@@ -91,9 +105,7 @@ class RawOutputs:
     def holds_logits(self) -> bool:
         return "logits" in self.arrays
 
-    def checked(
-        self, temperature: float = 1.0, label_names: tuple[str, ...] | None = None
-    ) -> ModelOutputs:
+    def checked(self, temperature: float = 1.0, label_names: Names | None = None) -> ModelOutputs:
         """The outputs, after all checks; parameters as in `read_outputs`."""
         if not self.holds_logits and temperature != 1.0:
             raise FedcoverError(
@@ -106,10 +118,18 @@ class RawOutputs:
         n, c = probs.shape
         own = self.arrays.get("label_names")
         if own is not None:
-            own = names([_text(x) for x in np.ravel(own)], c, what + "label_names")
+            given = np.ravel(own).tolist()
+            if self.tabular:  # a header is text, whatever its names are
+                given = numbers_where_whole(given)
+            own = names(
+                [x if isinstance(x, int) else _text(x) for x in given], c, what + "label_names"
+            )
         labels = self.arrays.get("labels")
         if labels is not None:
-            labels = checks.labels(labels, c, what + "labels", n, own or label_names)
+            known = own or label_names
+            if known is None and self.tabular:  # a column of text, and classes numbered from 0
+                known = tuple(map(str, range(c)))
+            labels = checks.labels(labels, c, what + "labels", n, known)
         counts = self.arrays.get("label_counts")
         if counts is not None:
             counts = checks.counts(counts, c, what + "label_counts")
@@ -144,6 +164,21 @@ def open_outputs(path: str | Path, *, logits: bool = False, labels: bool = True)
     """Read a file of model outputs without checking its numbers; see `read_outputs`."""
     path = Path(path)
     suffix = path.suffix.lower()
+    if path.is_dir():
+        inside = sorted({p.suffix for p in path.iterdir() if p.suffix.lower() in SUFFIXES})
+        raise FileError(
+            f"{path} is a folder",
+            allowed="a file: " + ", ".join(SUFFIXES),
+            fix=f"Give the files in it, such as {path / f'*{inside[0]}'}"
+            if inside
+            else "Give a file; no file of model outputs lies in this folder",
+        )
+    if not suffix:
+        raise FileError(
+            f"{path} has no ending that says what kind of file it is",
+            allowed=", ".join(SUFFIXES),
+            fix="Give the whole name of the file, with its ending",
+        )
     if suffix not in SUFFIXES:
         raise FileError(
             f"{path} ends in {path.suffix!r}",

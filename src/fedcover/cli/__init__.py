@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import warnings
 from typing import Annotated, Any, NoReturn
 
@@ -14,30 +15,32 @@ from fedcover.cli.audit import audit
 from fedcover.cli.bounds import bounds
 from fedcover.cli.calibrate import calibrate
 from fedcover.cli.collect import collect, merge
-from fedcover.cli.common import err, out
+from fedcover.cli.common import err, note, out
 from fedcover.cli.demo import demo
 from fedcover.cli.evaluate import evaluate
 from fedcover.cli.flower import flower_app
 from fedcover.cli.ledger import ledger_app
 from fedcover.cli.methods import methods
+from fedcover.cli.parser import BAD_INPUT, NO_BUDGET, Command
 from fedcover.cli.personalise import personalise
 from fedcover.cli.predict import predict
 from fedcover.cli.privacy import privacy
 from fedcover.cli.reproduce import reproduce
+from fedcover.cli.screen import prepare_streams
 from fedcover.cli.signatures import signatures
-from fedcover.errors import FedcoverError, FedcoverWarning, FileError
+from fedcover.cli.words import at_the_command_line
+from fedcover.errors import BudgetError, FedcoverError, FedcoverWarning, FileError
 
 app = typer.Typer(
     help="Prediction sets that keep their promise at every site of a federation.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 for command in (
     demo, calibrate, collect, merge, personalise, predict, evaluate, reproduce, bounds, privacy,
     audit, methods, signatures,
 ):  # fmt: skip
-    app.command()(command)
+    app.command(cls=Command)(command)
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(flower_app, name="flower")
 
@@ -59,7 +62,8 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line; errors of ours become one clear message and exit status 2."""
+    """Run the command line; errors of ours become one clear message and an exit code."""
+    prepare_streams()
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         try:
@@ -67,6 +71,8 @@ def main() -> None:
         except FedcoverError as error:
             _stop(error)
         except OSError as error:
+            if error.errno == errno.EPIPE:  # whoever read the output has enough
+                raise SystemExit(0) from None
             why = error.strerror or type(error).__name__
             _stop(
                 FileError(
@@ -78,17 +84,18 @@ def main() -> None:
 
 
 def _stop(error: FedcoverError) -> NoReturn:
+    given, allowed, fix = map(at_the_command_line, (error.given, error.allowed, error.fix))
     text = Text.assemble(
-        f"{error.given}.\n",
+        f"{given}.\n",
         ("Allowed: ", "bold"),
-        f"{error.allowed}.\n",
+        f"{allowed}.\n",
         ("What to do: ", "bold"),
-        f"{error.fix}.",
+        f"{fix}.",
     )
     err.print(Panel(text, title="fedcover cannot do that", border_style="red"))
-    raise SystemExit(2)
+    raise SystemExit(NO_BUDGET if isinstance(error, BudgetError) else BAD_INPUT)
 
 
 def _show_warning(message: Any, category: type[Warning], *rest: Any, **more: Any) -> None:
     if issubclass(category, FedcoverWarning):
-        err.print(Text.assemble(("Warning: ", "yellow"), str(message)))
+        note(str(message), "Warning", err)

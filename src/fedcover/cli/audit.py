@@ -9,6 +9,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.text import Text
 
 from fedcover.cli.common import Conspirators, err, out, privacy_budget
+from fedcover.cli.parser import FOUND
 from fedcover.errors import FedcoverError
 from fedcover.methods import registry
 from fedcover.options import make
@@ -47,7 +48,10 @@ def audit(
     ] = None,
     confidence: Annotated[float, typer.Option(help="Confidence of the lower bounds.")] = 0.95,
 ) -> None:
-    """Try to break a claim of privacy; exit status 1 if that succeeds."""
+    """Try to break a claim of privacy; exit code 3 if that succeeds.
+
+    Example: fedcover audit sketch --epsilon 1 --runs 100000
+    """
     from fedcover.audit import audit_method, audit_paper
 
     literal = method == PAPER
@@ -99,4 +103,4 @@ def audit(
     if above > result.accounted:
         out.print(Text("The account is contradicted as well: do not use this method.", "bold red"))
     if result.contradicted or above > result.accounted:
-        raise typer.Exit(1)
+        raise typer.Exit(FOUND)

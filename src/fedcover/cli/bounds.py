@@ -18,7 +18,6 @@ from fedcover.cli.common import (
     ScoreName,
     ScoreOption,
     Temperature,
-    error_rates,
     known_target,
     out,
 )
@@ -45,15 +44,20 @@ def bounds(
     ] = 1e-6,
     density: Annotated[
         tuple[float, float] | None,
-        typer.Option(help="Smallest and largest density of the scores, for Theorem 4.3."),
+        typer.Option(
+            metavar="LOW HIGH", help="Smallest and largest density of the scores, for Theorem 4.3."
+        ),
     ] = None,
     score: ScoreName = "aps",
     score_option: ScoreOption = None,
     logits: Logits = False,
     temperature: Temperature = 1.0,
 ) -> None:
-    """What the paper's theorems say about a federation, and which term dominates."""
-    error_rates(alpha)
+    """What the paper's theorems say about a federation, and which term dominates.
+
+    Example: fedcover bounds site-*.npz --target mercy --alpha 0.1
+    """
+    checks.asked_alphas(alpha)
     if density is not None:
         checks.real(density[0], "the first number of --density", 0, 1, open_low=True)
         checks.real(density[1], "the second number of --density", 1, np.inf)

@@ -34,6 +34,7 @@ from fedcover.cli.common import (
     coverages,
     error_rates,
     known_target,
+    note,
     out,
     privacy_budget,
     shown_once,
@@ -45,6 +46,9 @@ from fedcover.methods import registry
 from fedcover.methods.base import checked_certify, under_budget
 from fedcover.options import make
 
+RESERVED = re.compile(r"con|prn|aux|nul|(com|lpt)\d", re.IGNORECASE)
+"""Names that no file can have on Windows."""
+
 AUTO = "auto"
 """What leaves the choice between the sketch and DP-FedCP to predicted error and cost."""
 
@@ -52,7 +56,7 @@ AUTO = "auto"
 def calibrate(
     files: Files,
     out_dir: Annotated[Path, typer.Option("--out", help="Folder for the calibrations.")],
-    alpha: Alpha = [0.1],  # noqa: B006 (typer copies it)
+    alpha: Alpha = ["0.1"],  # noqa: B006 (typer copies it)
     method: Annotated[
         str | None,
         typer.Option(
@@ -79,8 +83,11 @@ def calibrate(
     certify: Certify = None,
     seed: Seed = None,
 ) -> None:
-    """Calibrate every site of a federation from files; writes one .json per target."""
-    error_rates(alpha)
+    """Calibrate every site of a federation from files; writes one .json per target.
+
+    Example: fedcover calibrate site-*.npz --alpha 0.1 --out calibrations
+    """
+    levels = error_rates(alpha)
     privacy = privacy_budget(epsilon, delta, unit, relation, view, conspirators)
     chosen = _method(method or ("dp-fedcp" if certify is None else "sketch"), option)
     able = fc.methods.Sketch() if chosen == AUTO else under_budget(chosen, privacy)
@@ -91,7 +98,7 @@ def calibrate(
     targets = [known_target(t, known) for t in target] if target else None
     _different_files(targets or known)
     sites = read_sites(files, score, score_option, logits, temperature, seed)
-    cals = _calibrations(sites, alpha, chosen, targets, seed, privacy, certify)
+    cals = _calibrations(sites, levels, chosen, targets, seed, privacy, certify)
     try:
         out_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -111,15 +118,15 @@ def calibrate(
             about = [""] * 3
     out.print(table)
     out.print("own/all: calibration records of the target itself, and those its thresholds use.")
-    if note := coverage_note(first):
-        out.print(note)
+    if how := coverage_note(first):
+        out.print(how)
     sent, received = (
         _bytes(getattr(cal.cost, way) for cal in cals.values())
         for way in ("bytes_up", "bytes_down")
     )
     out.print(f"A target's site sent {sent} and received {received}.", highlight=False)
-    for note in dict.fromkeys(note for cal in cals.values() for note in cal.notes):
-        out.print(Text.assemble(("Note: ", "yellow"), note))
+    for text in dict.fromkeys(text for cal in cals.values() for text in cal.notes):
+        note(text)
     out.print(Text(f"One calibration file per target is in {out_dir}."))
     out.print(f"Promise: {_promise(list(cals.values()))}.")
     for statement in dict.fromkeys(c.certificate.statement for c in cals.values() if c.certificate):
@@ -147,7 +154,7 @@ def _method(name: str, option: list[str] | None) -> Any:
 
 def _calibrations(
     sites: list[fc.Site],
-    alpha: list[float],
+    alpha: tuple[float, ...],
     method: Any,
     targets: Sequence[str] | None,
     seed: int | None,
@@ -167,7 +174,7 @@ def _promise(cals: list[fc.Calibration]) -> str:
     promises = {cal.guarantee for cal in cals}
     if len(promises) == 1:
         return promises.pop()
-    common = next(iter(promises)).partition("; coverage")[0]
+    common = re.split("; coverage|; at alpha=", next(iter(promises)))[0]
     return f"{common}; the file of each target states its own errors"
 
 
@@ -177,7 +184,8 @@ def _bytes(counts: Iterable[int]) -> str:
 
 
 def _file_name(target: str) -> str:
-    return re.sub(r"[^\w.-]+", "_", target).lstrip(".") or "target"
+    name = re.sub(r"[^\w.-]+", "_", target).lstrip(".") or "target"
+    return f"_{name}" if RESERVED.fullmatch(name.partition(".")[0]) else name
 
 
 def _different_files(targets: list[str]) -> None:

@@ -14,6 +14,7 @@ from rich.text import Text
 
 import fedcover as fc
 from fedcover.checks import refuse_gone
+from fedcover.classnames import Names
 from fedcover.cli.common import (
     SCORES,
     Conspirators,
@@ -98,7 +99,10 @@ def collect(
     seed: Seed = None,
     mode: Gone = None,
 ) -> None:
-    """Collect one label × score table from site files; each site personalises it at home."""
+    """Collect one label × score table from site files; each site personalises it at home.
+
+    Example: fedcover collect site-*.npz --epsilon 2 --out sketch.npz
+    """
     refuse_gone(mode=mode)
     privacy = privacy_budget(epsilon, delta, unit, relation, view, conspirators)
     files = site_files(files)
@@ -146,7 +150,10 @@ def merge(
     report: Report = None,
     trusted: Trust = None,
 ) -> None:
-    """Add up sketches of different sites; nothing is sent, and no budget is spent."""
+    """Add up sketches of different sites; nothing is sent, and no budget is spent.
+
+    Example: fedcover merge north.npz south.npz --out all.npz
+    """
     check_outputs({".npz": out_file, ".html": report}, [])
     sketches = site_files(sketches)
     if len(sketches) < 2:
@@ -257,7 +264,7 @@ def _joined(
     return base.score, base.temperature
 
 
-def _same_classes(base: fc.SketchResult, n_classes: int, names: tuple[str, ...] | None) -> None:
+def _same_classes(base: fc.SketchResult, n_classes: int, names: Names | None) -> None:
     if base.n_classes != n_classes or base.label_names != names:
         mine = listed(names, 6) if names else f"{n_classes} without names"
         theirs = listed(base.label_names, 6) if base.label_names else f"{base.n_classes} unnamed"

@@ -8,23 +8,30 @@ from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 import fedcover as fc
 from fedcover import checks
+from fedcover.cli.screen import Screen
+from fedcover.cli.words import at_the_command_line
 from fedcover.errors import FedcoverError, FedcoverWarning
 from fedcover.inputs import listed
 from fedcover.options import make
 from fedcover.position import positions
 from fedcover.report.score_axis import span
 
-out, err = Console(), Console(stderr=True)
+out, err = Screen(), Screen(stderr=True)
 
 T = TypeVar("T")
 
 Files = Annotated[list[Path], typer.Argument(help="Site files: .npz, .csv or .parquet.")]
-Alpha = Annotated[list[float], typer.Option(help="Error rate α; give it several times for more.")]
+Alpha = Annotated[
+    list[str],
+    typer.Option(
+        metavar="NUMBER",
+        help="Error rate α: 0.1 asks for 90 % coverage. Several with commas: 0.05,0.1.",
+    ),
+]
 Logits = Annotated[bool, typer.Option("--logits", help="Columns of csv/parquet are logits.")]
 Temperature = Annotated[float, typer.Option(help="Divide logits by this before the softmax.")]
 SCORES = ", ".join(name.lower() for name in fc.scores.ALL)
@@ -99,17 +106,30 @@ def privacy_budget(
     return fc.Privacy(epsilon, **{"delta": 1e-5, **given})  # type: ignore[arg-type]
 
 
-def error_rates(alpha: float | Sequence[float]) -> tuple[float, ...]:
-    """Checked levels; a hint where somebody may have meant the coverage."""
-    levels = checks.alphas(alpha)
-    for level in levels:
-        if level > 0.5:
-            hint = (
-                f"alpha is the error rate: {level:g} asks for sets that hold the label in "
-                f"{1 - level:.3g} of the cases; for coverage {level:g} give --alpha {1 - level:.3g}"
-            )
-            err.print(Text.assemble(("Hint: ", "yellow"), hint))
-    return levels
+def error_rates(alpha: Sequence[str]) -> tuple[float, ...]:
+    """The levels of --alpha, which may be repeated or hold commas, checked."""
+    levels = []
+    for part in ",".join(alpha).split(","):
+        try:
+            levels.append(float(part))
+        except ValueError:
+            raise FedcoverError(
+                f"--alpha is {part.strip()!r}",
+                allowed="numbers between 0 and 1 with a point for decimals, and commas between",
+                fix="Write --alpha 0.1 for 90 % coverage, or --alpha 0.05,0.1",
+            ) from None
+    if any(level in (0, 1) or level > 1 for level in levels) and len(levels) > 1:
+        raise FedcoverError(
+            f"--alpha is {','.join(alpha)}",
+            allowed="numbers between 0 and 1; a comma stands between two levels",
+            fix="Write a point for decimals: --alpha 0.1",
+        )
+    return checks.alphas(levels)
+
+
+def note(text: str, kind: str = "Note", screen: Screen = out) -> None:
+    """A remark under what was printed, in the words of the command line."""
+    screen.print(Text.assemble((f"{kind}: ", "yellow"), at_the_command_line(text)))
 
 
 def score_named(name: str, options: list[str] | None) -> fc.scores.Score:

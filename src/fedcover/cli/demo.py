@@ -18,7 +18,10 @@ def demo(
     repetitions: Annotated[int, typer.Option(help="Random splits to average over.")] = 100,
     seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
 ) -> None:
-    """Five hospitals, real data, every method side by side: a table and an HTML report."""
+    """Five hospitals, real data, every method side by side: a table and an HTML report.
+
+    Example: fedcover demo --out fedcover-demo
+    """
     from fedcover.experiments.demo.command import run
 
     run(out_dir, alpha=alpha, repetitions=repetitions, seed=seed, console=out)

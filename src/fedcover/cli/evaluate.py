@@ -29,7 +29,10 @@ def evaluate(
     seed: PredictSeed = 0,
     trusted: Trust = None,
 ) -> None:
-    """Coverage of the sets on labelled records: overall, by class and by set size."""
+    """Coverage of the sets on labelled records: overall, by class and by set size.
+
+    Example: fedcover evaluate calibrations/mercy.json labelled.npz
+    """
     if out_file is not None:
         output_file(out_file)
     cal = load_calibration(calibration, data, trusted)

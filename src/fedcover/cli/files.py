@@ -56,7 +56,7 @@ def site_files(files: list[Path]) -> list[Path]:
             raise FedcoverError(
                 f"{text} stands among the files, and no file has that name",
                 allowed="site files: " + ", ".join(SUFFIXES),
-                fix="Repeat the option for every level: --alpha 0.1 --alpha 0.2 (bounds takes one)",
+                fix="Put commas and no spaces between levels: --alpha 0.1,0.2 (bounds takes one)",
             )
         else:
             paths.append(path)
@@ -120,13 +120,9 @@ def outputs_for(
             "calibrate with probabilities",
         )
     table = raw.checked(made.temperature, made.label_names)
-    if made.label_names and table.label_names and made.label_names != table.label_names:
-        raise FedcoverError(
-            f"{path} names its classes {listed(table.label_names, 6)}",
-            allowed=f"the classes of the {what}: {listed(made.label_names, 6)}",
-            fix=f"Order and name the class columns as in the {what}",
-        )
-    return table
+    if not made.label_names:
+        return table
+    return table.in_order(made.label_names, f"the {what}'s")
 
 
 def load_sketch(path: Path, trusted: Path | None = None) -> fc.SketchResult:
@@ -180,8 +176,9 @@ def check_outputs(places: dict[str, Path | None], read: list[Path]) -> None:
             continue
         output_file(path)
         if path.suffix.lower() != ending:
+            found = f"ends in {path.suffix!r}" if path.suffix else "has no ending"
             raise FileError(
-                f"{path} ends in {path.suffix!r}",
+                f"{path} {found}, and it is to be written",
                 allowed=ending,
                 fix=f"Call it {path.stem}{ending}",
             )
@@ -231,7 +228,7 @@ class LabelFile:
     values: list[str] | dict[str, str]
 
     def of_every(
-        self, n_classes: int, label_names: Sequence[str] | None, missing: str | None = None
+        self, n_classes: int, label_names: Sequence[str | int] | None, missing: str | None = None
     ) -> list[str]:
         """The value of every class in order.
 
@@ -250,7 +247,7 @@ class LabelFile:
                     fix="Add or remove values, or give them by class name",
                 )
             return self.values
-        known = label_names or [str(k) for k in range(n_classes)]
+        known = [str(name) for name in label_names or range(n_classes)]
         classes = checks.labels(list(self.values), n_classes, str(self.path), None, known)
         by_class: dict[int, str] = {}
         for k, (given, value) in zip(classes.tolist(), self.values.items(), strict=True):

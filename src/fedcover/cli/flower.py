@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedcover.cli.common import out
+from fedcover.cli.parser import FOUND, Command
 from fedcover.errors import FedcoverError
 
 flower_app = typer.Typer(
@@ -18,14 +19,17 @@ flower_app = typer.Typer(
 )
 
 
-@flower_app.command()
+@flower_app.command(cls=Command)
 def init(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")],
     sites: Annotated[
         str, typer.Option(help="Names of the sites, with commas.")
     ] = "mercy,stjohn,lakeside,harbour",
 ) -> None:
-    """Write a Flower app, a proxy, a configuration for each site, and a script for test keys."""
+    """Write a Flower app, a proxy, a configuration for each site, and a script for test keys.
+
+    Example: fedcover flower init my-federation --sites mercy,stjohn,lakeside,harbour
+    """
     from fedcover.engines.flower.scaffold import write_folder
 
     written = write_folder(folder, [name.strip() for name in sites.split(",")])
@@ -45,12 +49,15 @@ NodeConfig = Annotated[
 ]
 
 
-@flower_app.command()
+@flower_app.command(cls=Command)
 def approve(
     app: Annotated[Path, typer.Argument(metavar="APP", help="The app's folder, or a .fab file.")],
     node_config: NodeConfig,
 ) -> None:
-    """At a site: let an app run here. Read it first: it runs with the executor's rights."""
+    """At a site: let an app run here. Read it first: it runs with the executor's rights.
+
+    Example: fedcover flower approve app --node-config sites/mercy.toml
+    """
     from fedcover.engines.flower.approval import approve as approve_app
 
     folder = approve_app(app, _approved(node_config))
@@ -59,12 +66,15 @@ def approve(
     out.print(Text(f"{', '.join(files)} in {folder}. Remove that folder to take it back."))
 
 
-@flower_app.command()
+@flower_app.command(cls=Command)
 def executor(
     node_config: NodeConfig,
     port: Annotated[int, typer.Option(help="--port of the SuperNode.")] = 9094,
 ) -> None:
-    """At a site: start approved apps alone, beside `flower-supernode --isolation process`."""
+    """At a site: start approved apps alone, beside `flower-supernode --isolation process`.
+
+    Example: fedcover flower executor --node-config sites/mercy.toml --port 9101
+    """
     from fedcover.engines.flower.executor import serve
 
     serve(f"127.0.0.1:{port}", _approved(node_config))
@@ -84,7 +94,7 @@ def _approved(node_config: str) -> Path:
     return Path(folder)
 
 
-@flower_app.command()
+@flower_app.command(cls=Command)
 def doctor(
     app: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The Flower app: its settings are checked.")
@@ -123,7 +133,12 @@ def doctor(
         ),
     ] = None,
 ) -> None:
-    """Check a set-up before anything is sent: who gets in, versions, TLS, keys, data, settings."""
+    """Check a set-up before anything is sent: who gets in, versions, TLS, keys, data, settings.
+
+    Exit code 3 if something is to be put right.
+
+    Example: fedcover flower doctor --app my-federation
+    """
     from fedcover.engines.flower.doctor import examination
 
     if certificate is None and certificate_key is not None:
@@ -149,5 +164,5 @@ def doctor(
     wrong = sum(not line.good for line in findings.lines)
     if wrong:
         out.print(Text(f"{wrong} thing{'s' * (wrong > 1)} to put right before a run."))
-        raise typer.Exit(1)
+        raise typer.Exit(FOUND)
     out.print("Nothing stands in the way.")

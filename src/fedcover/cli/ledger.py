@@ -14,6 +14,7 @@ from fedcover._io.facts import digest
 from fedcover._io.files import open_outputs
 from fedcover._io.writing import replacing
 from fedcover.cli.common import out
+from fedcover.cli.parser import Command
 from fedcover.errors import FedcoverError, FileError
 from fedcover.privacy.ledger import Ledger
 from fedcover.privacy.ledger_data import refuse_others
@@ -32,9 +33,12 @@ ledger_app = typer.Typer(
 )
 
 
-@ledger_app.command()
+@ledger_app.command(cls=Command)
 def show(path: LedgerPath, key: Key = None) -> None:
-    """Every answer and every change, with ε so far."""
+    """Every answer and every change, with ε so far.
+
+    Example: fedcover ledger show mercy.ledger
+    """
     state = Ledger(path, key=key).state()
     shown = Table(title=f"{path.name}: ε = {state.spent:.4f} of {state.budget.epsilon:g} spent")
     for heading in ("when", "query", "what was released", "ε so far", "remaining"):
@@ -51,7 +55,7 @@ def show(path: LedgerPath, key: Key = None) -> None:
     out.print("ε composes and does not add: small answers fit in greater number than it seems.")
 
 
-@ledger_app.command()
+@ledger_app.command(cls=Command)
 def set_budget(
     path: LedgerPath,
     epsilon: Annotated[float | None, typer.Option(help="ε of all answers together.")] = None,
@@ -68,7 +72,10 @@ def set_budget(
         Path | None, typer.Option(help="With --create: the site's file of records.")
     ] = None,
 ) -> None:
-    """Raise or lower the budget, or make a new ledger with --create."""
+    """Raise or lower the budget, or make a new ledger with --create.
+
+    Example: fedcover ledger set-budget mercy.ledger --epsilon 2 --delta 1e-5 --create
+    """
     if create:
         if epsilon is None or delta is None:
             raise FedcoverError(
@@ -93,41 +100,53 @@ def set_budget(
     out.print(Text(state.describe()))
 
 
-@ledger_app.command()
+@ledger_app.command(cls=Command)
 def rekey(
     path: LedgerPath,
     new_key: Annotated[Path, typer.Option(help="The private key that seals it from here on.")],
     key: Key = None,
 ) -> None:
-    """Seal a ledger with a key, or with another one; what was spent stays."""
+    """Seal a ledger with a key, or with another one; what was spent stays.
+
+    Example: fedcover ledger rekey mercy.ledger --new-key keys/mercy
+    """
     out.print(Text(Ledger(path, key=key).rekey(new_key).describe()))
 
 
-@ledger_app.command("data")
+@ledger_app.command("data", cls=Command)
 def record_data(
     path: LedgerPath,
     data: Annotated[Path, typer.Option(help="The site's file of records, as it is now.")],
     key: Key = None,
 ) -> None:
-    """Record that the site's records were added to or corrected; what was spent stays."""
+    """Record that the site's records were added to or corrected; what was spent stays.
+
+    Example: fedcover ledger data mercy.ledger --data site-mercy.npz --key keys/mercy
+    """
     ledger = Ledger(path, key=key)
     ledger.state().budget.check_records(_records(data))
     out.print(Text(ledger.bind(data, changed=True).describe()))
 
 
-@ledger_app.command()
+@ledger_app.command(cls=Command)
 def trim(path: LedgerPath, key: Key = None) -> None:
-    """Remove the replies of all answers so far, for room; what was spent stays."""
+    """Remove the replies of all answers so far, for room; what was spent stays.
+
+    Example: fedcover ledger trim mercy.ledger --key keys/mercy
+    """
     out.print(Text(Ledger(path, key=key).trim().describe()))
 
 
-@ledger_app.command()
+@ledger_app.command(cls=Command)
 def export(
     path: LedgerPath,
     out_file: Annotated[Path, typer.Option("--out", help="The .json to write.")],
     key: Key = None,
 ) -> None:
-    """A statement for the data-protection officer, with every entry and its hash; no replies."""
+    """A statement for the data-protection officer, with every entry and its hash; no replies.
+
+    Example: fedcover ledger export mercy.ledger --out statement.json
+    """
     state = Ledger(path, key=key).state()
     with replacing(out_file) as file:
         file.write(json.dumps(_report(state), indent=1, ensure_ascii=False))

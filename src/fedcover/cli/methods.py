@@ -26,10 +26,14 @@ HEADINGS = (
 def methods(
     markdown: Annotated[bool, typer.Option(help="Print the table as markdown.")] = False,
 ) -> None:
-    """The methods: what leaves a site under each, what it promises, and where it runs."""
+    """The methods: what leaves a site under each, what it promises, and where it runs.
+
+    Example: fedcover methods
+    """
     rows = [row(entry) for entry in registry.entries(studies=True)]
     if markdown:
-        typer.echo("\n".join(_line(cells) for cells in (HEADINGS, ["---"] * len(HEADINGS), *rows)))
+        # Not typer.echo, which writes UTF-8 to a terminal that cannot read it.
+        print("\n".join(_line(cells) for cells in (HEADINGS, ["---"] * len(HEADINGS), *rows)))
         return
     shown = Table(show_lines=True)
     for heading in HEADINGS:

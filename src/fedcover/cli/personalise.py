@@ -14,6 +14,7 @@ from rich.text import Text
 
 import fedcover as fc
 from fedcover.checks import refuse_gone
+from fedcover.classnames import in_words
 from fedcover.cli.common import (
     Alpha,
     Certify,
@@ -25,6 +26,7 @@ from fedcover.cli.common import (
     coverage_note,
     coverages,
     error_rates,
+    note,
     out,
     shown_once,
     spans,
@@ -48,7 +50,7 @@ from fedcover.site import checked_name
 def personalise(
     sketch: Annotated[Path, typer.Argument(help="An .npz written by `collect` or `merge`.")],
     out_file: Annotated[Path, typer.Option("--out", help="The calibration to write, a .json.")],
-    alpha: Alpha = [0.1],  # noqa: B006 (typer copies it)
+    alpha: Alpha = ["0.1"],  # noqa: B006 (typer copies it)
     site: Annotated[
         Path | None, typer.Option(help="The site's labelled records; gives its label counts.")
     ] = None,
@@ -85,7 +87,10 @@ def personalise(
     trusted: Trust = None,
     mode: Gone = None,
 ) -> None:
-    """Turn a sketch into a site's own calibration, at the site: no message, no budget."""
+    """Turn a sketch into a site's own calibration, at the site: no message, no budget.
+
+    Example: fedcover personalise sketch.npz --site mine.npz --alpha 0.1 --out mine.json
+    """
     refuse_gone(mode=mode)
     levels = error_rates(alpha)
     checked_certify(certify, fc.methods.Sketch())
@@ -165,8 +170,8 @@ def _show(sketch: fc.SketchResult, cal: fc.Calibration, mix: str, path: Path) ->
     out.print(Text(f"Promise: {cal.guarantee}."))
     if cal.certificate is not None:
         out.print(Text(f"Certificate: {cal.certificate.statement}"))
-    for note in cal.notes:
-        out.print(Text.assemble(("Note: ", "yellow"), note))
+    for text in cal.notes:
+        note(text)
     out.print(Text(f"The calibration is in {path}. Nothing was sent, and no budget was spent."))
     out.print("Next, with the model's outputs for new records:")
     for command, data in (("predict", "new.npz"), ("evaluate", "labelled.npz")):
@@ -224,7 +229,12 @@ def _records(
     if sketch.score is None:
         return Records(counts, None)
     site = fc.Site.from_probabilities(
-        name, table.probs, table.labels, sketch.score, seed, label_names=sketch.label_names
+        name,
+        table.probs,
+        in_words(table.labels, sketch.label_names),
+        sketch.score,
+        seed,
+        label_names=sketch.label_names,
     )
     return Records(counts, site)
 

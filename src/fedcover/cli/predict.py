@@ -24,7 +24,10 @@ def predict(
     seed: PredictSeed = 0,
     trusted: Trust = None,
 ) -> None:
-    """Prediction sets of new records."""
+    """Prediction sets of new records.
+
+    Example: fedcover predict calibrations/mercy.json new.npz --out sets.csv
+    """
     if out_file is not None:
         output_file(out_file)
     cal = load_calibration(calibration, data, trusted)
@@ -42,7 +45,7 @@ def predict(
             for a, level in enumerate(cal.alpha):
                 inside = sets.labels_of(k, a)
                 name = table.ids[k] if table.ids else str(k)
-                names = Text(", ".join(inside) or "∅")
+                names = Text(", ".join(map(str, inside)) or "∅")
                 shown.add_row(Text(name), f"{level:g}", str(len(inside)), names)
         out.print(shown)
     for a, level in enumerate(cal.alpha):

@@ -70,7 +70,10 @@ def privacy(
         ),
     ] = None,
 ) -> None:
-    """What ε a method really has: Algorithm 1 beside the paper's claim, or the private sketch."""
+    """What ε a method really has: Algorithm 1 beside the paper's claim, or the private sketch.
+
+    Example: fedcover privacy --epsilon 2 --sizes 10x3950,500
+    """
     checks.real(delta, "delta", 0, 0.5, open_low=True)
     mixture = imagenet_mixture() if sizes is None else size_mixture(_sizes(sizes))
     if epsilon is not None:

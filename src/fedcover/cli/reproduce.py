@@ -47,7 +47,10 @@ def reproduce(
         bool, typer.Option("--redraw", help="Only draw again from the tables in the folder.")
     ] = False,
 ) -> None:
-    """Repeat the paper's experiments, or the demo; writes tables, figures and an HTML report."""
+    """Repeat the paper's experiments, or the demo; writes tables, figures and an HTML report.
+
+    Example: fedcover reproduce simulated --quick --out report
+    """
     from fedcover.experiments import records, runner, sections
     from fedcover.experiments.catalogue import studies
 

@@ -10,6 +10,7 @@ from fedcover import checks
 from fedcover.errors import FedcoverError
 from fedcover.privacy import accounting
 from fedcover.privacy.events import Event
+from fedcover.results import html_table
 
 SEEDED = "its noise came from a seed: for experiments only, no privacy holds"
 """What is said of noise that somebody can repeat."""
@@ -123,6 +124,19 @@ class PrivacyStatement(Privacy):
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.choice(self.word, "word", (RUN, LEDGER, REPORTED))
+
+    def __repr__(self) -> str:
+        times = sum(getattr(event, "count", 1) for event in self.events)
+        against = f", conspirators={self.conspirators}" if self.secure_sum else ""
+        return (
+            f"PrivacyStatement(epsilon={_rounded_up(self.epsilon)}, delta={self.delta:g}, "
+            f"unit={self.unit!r}, relation={self.relation!r}, view={self.view!r}"
+            f"{against}, {times} release{'s' * (times != 1)})"
+        )
+
+    def _repr_html_(self) -> str:
+        facts = {"unit": self.unit, "relation": self.relation, "view": self.view}
+        return html_table("PrivacyStatement", {"what holds": self.describe(), **facts})
 
     def with_seeded_noise(self) -> PrivacyStatement:
         """The same where the noise came from a seed, which nothing that follows can mend."""

@@ -1,6 +1,7 @@
 """Reports: figures from plain arrays, and one self-contained HTML page that holds them.
 
 - `figures`: the figures, a package; nothing else imports matplotlib
+- `plots`: what results draw of themselves, `calibration.plot()` and its like
 - `page`: title, lead and sections in, one HTML file out
 - `sketch`: the page of a collected sketch
 - `personal`: the page of a site's own calibration from a sketch

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcover.classnames import Names
 from fedcover.methods.sketch import factor
 from fedcover.methods.sketch.result import SketchResult
 from fedcover.methods.sketch.table import Layout, SketchTable, row_totals
@@ -97,13 +98,6 @@ def _facts(sketch: SketchResult) -> list[Fact]:
 
 
 def _heat_map(sketch: SketchResult, shown: Heat) -> Plot:
-    def draw(width: float) -> style.Figure:
-        names = shown.names(24 if width > style.NARROW else 14)
-        return figures.heat_map(
-            shown.cells, names, shown.totals, shown.axis, shown.places,
-            ylabel=shown.row_is, noise=shown.noise, width=width,
-        )  # fmt: skip
-
     layout = sketch.table.layout
     answer = f"{layout.rows:,} rows × {layout.bins:,} bins of scores."
     if shown.noise:
@@ -121,7 +115,7 @@ def _heat_map(sketch: SketchResult, shown: Heat) -> Plot:
     alt = "Records by row: " + ", ".join(
         f"{name} {total}" for name, total in zip(shown.names(60), shown.totals, strict=True)
     )
-    return responsive("heat-map", "What is in the table?", answer, caption, alt, draw)
+    return responsive("heat-map", "What is in the table?", answer, caption, alt, shown.draw)
 
 
 def _cost(sketch: SketchResult, file: Path) -> Table:
@@ -230,6 +224,14 @@ class Heat:
     noise: float
     said: str
 
+    def draw(self, width: float = style.WIDE) -> style.Figure:
+        """The heat map."""
+        names = self.names(24 if width > style.NARROW else 14)
+        return figures.heat_map(
+            self.cells, names, self.totals, self.axis, self.places,
+            ylabel=self.row_is, noise=self.noise, width=width,
+        )  # fmt: skip
+
     def names(self, most: int) -> list[str]:
         """Names of the rows in so many characters; where two do not fit, numbers of both ends."""
         half = (most - 4) // 2
@@ -240,7 +242,7 @@ class Heat:
 
 def heat(
     table: SketchTable,
-    label_names: Sequence[str] | None = None,
+    label_names: Names | None = None,
     groups: Sequence[str] | None = None,
 ) -> Heat:
     """Rows in the order of the table, neighbours pooled where there are too many.
@@ -301,11 +303,11 @@ def _pools(n: int, most: int) -> tuple[int, NDArray[np.int64]]:
 
 
 def _row_names(
-    layout: Layout, label_names: Sequence[str] | None, groups: Sequence[str] | None
+    layout: Layout, label_names: Names | None, groups: Sequence[str] | None
 ) -> list[str]:
-    labels = label_names or [str(y) for y in range(layout.n_classes)]
+    labels = [str(name) for name in label_names or range(layout.n_classes)]
     if layout.groups is None:
-        return list(labels)
+        return labels
     members: list[list[int]] = [[] for _ in range(layout.rows)]
     for y, row in enumerate(layout.groups):
         members[row].append(y)

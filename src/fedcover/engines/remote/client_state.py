@@ -24,7 +24,7 @@ from fedcover import wire
 from fedcover._io.facts import digest, from_json, to_json
 from fedcover._io.reading import read_whole
 from fedcover._io.writing import part_of
-from fedcover.errors import FedcoverError, FileError
+from fedcover.errors import FedcoverError, FileError, needs_posix
 from fedcover.wire import MOST_BYTES, Message
 
 MOST_LOG = 1 << 20
@@ -58,8 +58,10 @@ class ClientState:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """One envelope at a time: a resent one may arrive while the first is being answered."""
-        import fcntl
-
+        try:
+            import fcntl
+        except ImportError:
+            raise needs_posix("a site that answers over a network", self.folder) from None
         with open(self._handle("lock", os.O_TRUNC), "wb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             for name in os.listdir(self.folder):

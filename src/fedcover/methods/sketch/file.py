@@ -23,8 +23,8 @@ from fedcover._io.facts import (
 from fedcover._io.reading import read_whole
 from fedcover._io.writing import write
 from fedcover.calibration import Cost
+from fedcover.classnames import names
 from fedcover.errors import FileError
-from fedcover.inputs import names
 from fedcover.methods.sketch.client import MOST_CONFUSED
 from fedcover.methods.sketch.grid import MOST_BINS, MOST_CELLS
 from fedcover.methods.sketch.result import SketchResult

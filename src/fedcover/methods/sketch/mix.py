@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcover import checks
+from fedcover.classnames import Names, in_order
 from fedcover.errors import FedcoverError
 from fedcover.labelshift.mix import guess_mix
 from fedcover.methods.sketch.table import SketchTable, label_totals
@@ -44,7 +45,7 @@ class LabelMix:
 
 def mix_of(
     table: SketchTable,
-    label_names: tuple[str, ...] | None,
+    label_names: Names | None,
     label_counts: ArrayLike | None,
     labels: ArrayLike | None,
     probabilities: ArrayLike | None,
@@ -85,19 +86,13 @@ def mix_of(
 
 def guessed(
     table: SketchTable,
-    label_names: tuple[str, ...] | None,
+    label_names: Names | None,
     probabilities: ArrayLike,
     source: ArrayLike | None,
 ) -> LabelMix:
     """The label mix of unlabelled records, by EM or through the sketch's confusion matrix."""
     n_classes = table.layout.n_classes
-    columns = checks.column_names(probabilities)
-    if columns and label_names and columns != label_names:
-        raise FedcoverError(
-            f"the columns of probabilities are {', '.join(columns[:6])}",
-            allowed=f"the sketch's classes in order: {', '.join(label_names[:6])}",
-            fix="Order and name the columns as at the sites",
-        )
+    probabilities = in_order(probabilities, label_names, "probabilities", "the sketch's")
     p = checks.probabilities(probabilities, "probabilities")
     if p.shape[1] != n_classes:
         raise FedcoverError(

@@ -76,7 +76,13 @@ class Errors:
         """The largest of the levels in plain words."""
         a = int(np.argmax(self.total))
         parts = ", ".join(f"{what} {sd:.3f}" for what, sd in self.parts(a).items() if sd >= 5e-4)
-        return f"coverage {1 - alphas[a]:g} ± {self.total[a]:.3f} (one deviation: {parts})"
+        where = level_named(alphas, a)
+        return f"{where}coverage {1 - alphas[a]:g} ± {self.total[a]:.3f} (one deviation: {parts})"
+
+
+def level_named(alphas: tuple[float, ...], a: int) -> str:
+    """Of which level an error is told, where there are several: the one where it is largest."""
+    return f"at alpha={alphas[a]:g}, where the error is largest: " if len(alphas) > 1 else ""
 
 
 @dataclass(frozen=True)

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Never
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcover import checks
 from fedcover.calibration import Calibration, Cost
-from fedcover.checks import refuse_gone
+from fedcover.checks import refuse_foreign, refuse_gone
+from fedcover.classnames import Names
 from fedcover.errors import FedcoverError
 from fedcover.fit import Provenance, calibration_of
+from fedcover.inputs import listed
 from fedcover.methods.base import Fit, checked_certify
 from fedcover.methods.sketch.certify import with_certificate
 from fedcover.methods.sketch.grid import are_standard
 from fedcover.methods.sketch.mix import mix_of
-from fedcover.methods.sketch.personalise import Personal, blend, disagreement
+from fedcover.methods.sketch.personalise import Personal, blend, disagreement, level_named
 from fedcover.methods.sketch.table import SketchTable
 from fedcover.position import positions, scores_at
 from fedcover.privacy.statement import PrivacyStatement, compose_parallel
+from fedcover.results import Result
 from fedcover.scores import Score
 from fedcover.signature import Signature, Trusted, describe, signed
 from fedcover.site import Site, checked_name
@@ -37,7 +40,7 @@ CLEARLY = 1.2
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SketchResult:
+class SketchResult(Result):
     """A label × score table of several sites, from which any site calibrates itself.
 
     Attributes
@@ -61,16 +64,9 @@ class SketchResult:
     cost: Cost
     score: Score | None = None
     temperature: float = 1.0
-    label_names: tuple[str, ...] | None = None
+    label_names: Names | None = None
     most_per_site: int | None = None
     signatures: tuple[Signature, ...] = ()
-
-    def __repr__(self) -> str:
-        layout = self.table.layout
-        return (
-            f"<SketchResult of {len(self.sites)} sites: {self.n_records} records, {layout.rows} "
-            f"rows of {layout.bins} bins, {describe(self.signed_by)}>"
-        )
 
     @property
     def signed_by(self) -> tuple[Signature, ...]:
@@ -119,6 +115,26 @@ class SketchResult:
             return self.table.records
         return max(1, round(float(self.table.labels.sum() / self.table.scale)))
 
+    def __repr__(self) -> str:
+        spent = "no privacy" if self.privacy is None else f"epsilon={self.privacy.epsilon:.4g}"
+        return (
+            f"SketchResult({len(self.sites)} sites, {self.n_records} records, "
+            f"{self.n_classes} labels, {self.table.layout.bins} bins, {spent}, "
+            f"{describe(self.signed_by)})"
+        )
+
+    def facts(self) -> dict[str, object]:
+        layout, about = self.table.layout, "" if self.table.records else "about "
+        return {
+            "sites": listed(self.sites, 12),
+            "records": f"{about}{self.n_records:,}",
+            "table": f"{layout.rows:,} rows of labels × {layout.bins:,} bins of scores",
+            "labels": self.n_classes,
+            "score": self.score or "ready scores",
+            "privacy": self.privacy.describe() if self.privacy else "none",
+            "sent by a site": f"{self.cost.bytes_up:,} bytes",
+        }
+
     @property
     def method(self) -> Sketch:
         """The method with this sketch's bins and groups, for sites that join later."""
@@ -145,6 +161,7 @@ class SketchResult:
         certify: float | None = None,
         name: str | None = None,
         mode: str | None = None,
+        **foreign: Never,
     ) -> Calibration:
         """The calibration of a site with its own label distribution; at the site, no message.
 
@@ -174,7 +191,10 @@ class SketchResult:
             a site that is in the sketch count for what they add to it.
         """
         refuse_gone(mode=mode)
-        alphas = checks.alphas(alpha)
+        refuse_foreign("personalise", foreign)
+        alphas = checks.asked_alphas(alpha)
+        if isinstance(label_counts, Site) and self.label_names:
+            label_counts = label_counts.in_order(self.label_names)
         site = label_counts if isinstance(label_counts, Site) else None
         counts = label_counts.label_counts if isinstance(label_counts, Site) else label_counts
         if site is not None:
@@ -287,9 +307,10 @@ def _with_own(fit: Fit, personal: Personal, own: NDArray[np.int64], in_sketch: b
         own_scores=bool((both.share > 0).any()),
         coverage_error=both.error,
         alarms=alarms,
-        error=f"coverage {1 - alphas[a]:g} ± {both.error[a]:.3f} with {used}, by estimated "
-        f"error: own scores count {share:.0%} (sketch alone ± {personal.errors.total[a]:.3f}, own "
-        f"alone ± {np.sqrt(alphas[a] * (1 - alphas[a]) / len(own)):.3f}){personal.mix.said}",
+        error=f"{level_named(alphas, a)}coverage {1 - alphas[a]:g} ± {both.error[a]:.3f} with "
+        f"{used}, by estimated error: own scores count {share:.0%} (sketch alone "
+        f"± {personal.errors.total[a]:.3f}, own alone "
+        f"± {np.sqrt(alphas[a] * (1 - alphas[a]) / len(own)):.3f}){personal.mix.said}",
     )
 
 

@@ -216,6 +216,12 @@ def inline_svg(text: str, prefix: str, alt: str) -> str:
     return text.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1).strip()
 
 
+def in_notebooks(figure: Figure) -> Figure:
+    """The same figure, which a notebook then shows as a drawing, whatever else is imported."""
+    figure._repr_svg_ = lambda: svg(figure)  # type: ignore[attr-defined]
+    return figure
+
+
 def save(figure: Figure, text: str, folder: Path, name: str) -> None:
     """Write name.svg, from the text that `svg` made, and name.png, both on a white ground."""
     ground = r'\1<rect width="100%" height="100%" fill="white"/>'

@@ -1,0 +1,206 @@
+"""The documentation as a site: built without warnings, whole without a network, and fit to look at.
+
+Screenshots go to the folder that FEDCOVER_SCREENSHOTS names, or else to the test run's own.
+"""
+
+from __future__ import annotations
+
+import html
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from tests.browser import browser, needs_browser
+
+ROOT = Path(__file__).parents[1]
+LIMIT = 1.5e6  # bytes of formulas
+
+pytestmark = [
+    pytest.mark.figures,
+    pytest.mark.skipif(
+        not all(importlib.util.find_spec(name) for name in ("mkdocs", "material", "mkdocstrings")),
+        reason="no mkdocs here: pip install -e '.[docs]'",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The built site. Every warning is an error."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "-q", "--strict", "-d", str(folder)]
+    quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(
+        command, cwd=ROOT, env=quiet, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr.strip(), done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pages(site):
+    found = {path: path.read_text(encoding="utf-8") for path in site.rglob("*.html")}
+    assert len(found) > 30
+    return found
+
+
+def links(text):
+    return [html.unescape(link) for link in re.findall(r'<a\b[^>]*?\bhref="([^"]*)"', text)]
+
+
+def broken(pages):
+    """Links between pages that lead to no file, or to no place in it."""
+    places = {path: set(re.findall(r'\bid="([^"]*)"', text)) for path, text in pages.items()}
+    for path, text in pages.items():
+        for link in links(text):
+            to = urlsplit(link)
+            if to.scheme or link.startswith("//"):
+                continue
+            there = (path.parent / unquote(to.path)).resolve() if to.path else path
+            there = there / "index.html" if there.is_dir() else there
+            anchor = unquote(to.fragment)
+            if not there.exists() or (
+                anchor and there in places and anchor not in places[there]
+            ):
+                yield f"{path.name}: {link}"
+
+
+def test_links_and_anchors_hold(pages):
+    looked_at = {p: t for p, t in pages.items() if p.name != "404.html"}  # its links are absolute
+    assert list(broken(looked_at)) == []
+
+
+def test_a_broken_link_and_a_broken_anchor_are_found(tmp_path):
+    page = tmp_path / "a.html"
+    text = '<h2 id="here"></h2><a href="#here"></a><a class="x" href="#gone"></a><a href="b.html"></a>'
+    page.write_text(text)
+    assert list(broken({page: text})) == ["a.html: #gone", "a.html: b.html"]
+
+
+def test_the_pages_need_nothing_from_elsewhere(site, pages):
+    """Scripts, styles, fonts and figures are files of the site; links may lead elsewhere."""
+    parts = re.compile(r'<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href)="((?:https?:)?//[^"]*)"')
+    for path, text in pages.items():
+        assert parts.findall(text) == [], path.name
+    for style in site.rglob("*.css"):
+        text = style.read_text(encoding="utf-8")
+        assert not re.search(r"@import|url\(\s*['\"]?(?:https?:)?//", text), style.name
+
+
+def test_formulas_are_small_and_licensed(site):
+    folder = site / "assets/katex"
+    assert sum(f.stat().st_size for f in folder.rglob("*") if f.is_file()) < LIMIT
+    assert "MIT" in (folder / "LICENSE").read_text(encoding="utf-8")
+    named = re.findall(r"url\(([^)]*)\)", (folder / "katex.min.css").read_text(encoding="utf-8"))
+    assert named
+    assert all((folder / font).exists() for font in named)
+
+
+LOOKED_AT = (
+    "index", "quickstart", "choose", "label-shift", "sketch", "certificate", "guarantees", "privacy",
+    "gallery/index", "gallery/images", "serving", "compare", "glossary", "methods", "playground",
+)  # fmt: skip
+WINDOWS = {
+    "wide": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"},
+    "narrow": {"viewport": {"width": 380, "height": 800}, "color_scheme": "light"},
+    "dark": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "dark"},
+}
+FAULTS = """() => {
+  const faults = [], main = document.querySelector("article") || document.body;
+  const box = e => e.getBoundingClientRect(), wide = document.documentElement.clientWidth;
+  const said = e => e.tagName + " " + (e.innerText || e.alt || "").trim().slice(0, 40);
+  const shown = e => { const b = box(e); return b.width > 1 && b.height > 1 && e.checkVisibility(); };
+  const scrolls = e => { for (let a = e; a && a !== document.body; a = a.parentElement)
+    if (["auto", "scroll"].includes(getComputedStyle(a).overflowX)) return true; return false; };
+  if (document.documentElement.scrollWidth > wide) faults.push("the page is wider than the window");
+  const blocks = [...main.querySelectorAll("p, h1, h2, h3, li, pre, table, img, dt, dd, td, th, .arithmatex")]
+    .filter(shown);
+  for (const e of blocks) {
+    if ((box(e).right > wide + 1 || box(e).left < -1) && !scrolls(e)) faults.push("beyond the window: " + said(e));
+    const look = getComputedStyle(e);
+    if (look.overflowX === "hidden" && e.scrollWidth > e.clientWidth + 1) faults.push("clipped: " + said(e));
+  }
+  for (const code of [...main.querySelectorAll("pre")].filter(shown))
+    if (code.scrollWidth > code.clientWidth + 1 && ![code, ...code.querySelectorAll("*")].some(
+      e => ["auto", "scroll"].includes(getComputedStyle(e).overflowX))) faults.push("code cut off: " + said(code));
+  const rows = blocks.filter(e => /^(P|H1|H2|H3|PRE|TABLE|IMG)$/.test(e.tagName) && !e.closest("td"));
+  for (let i = 0; i < rows.length; i++) for (let j = i + 1; j < rows.length; j++) {
+    const [a, b] = [rows[i], rows[j]];
+    if (a.contains(b) || b.contains(a)) continue;
+    const [s, t] = [box(a), box(b)];
+    const x = Math.min(s.right, t.right) - Math.max(s.left, t.left);
+    const y = Math.min(s.bottom, t.bottom) - Math.max(s.top, t.top);
+    if (x > 2 && y > 2) faults.push("overlap: " + said(a) + " | " + said(b));
+  }
+  for (const e of main.querySelectorAll(".katex-error, .arithmatex:not(:has(.katex))"))
+    faults.push("not typeset: " + said(e));
+  for (const e of main.querySelectorAll("img")) if (!e.naturalWidth) faults.push("no figure: " + e.src);
+  return faults;
+}"""
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with browser() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def shots(tmp_path_factory):
+    named = os.environ.get("FEDCOVER_SCREENSHOTS")
+    folder = Path(named) if named else tmp_path_factory.mktemp("screenshots")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@needs_browser
+@pytest.mark.parametrize("window", WINDOWS)
+def test_nothing_overlaps_or_is_cut_off(site, chromium, shots, window):
+    """Opened as files, as by somebody without a network; whatever a page asks for is on record."""
+    asked, failed, faults = set(), [], {}
+    context = chromium.new_context(**WINDOWS[window])
+    page = context.new_page()
+    page.on("request", lambda request: asked.add(urlsplit(request.url).scheme))
+    page.on("pageerror", lambda error: failed.append(f"{page.url}: {error}"))
+    for name in LOOKED_AT:
+        page.goto((site / f"{name}.html").as_uri())
+        page.screenshot(path=shots / f"{name.replace('/', '-')}-{window}.png", full_page=True)
+        if found := page.evaluate(FAULTS):
+            faults[name] = found
+    context.close()
+    assert faults == {}
+    assert failed == []
+    assert asked <= {"file", "data", "blob", "about"}
+
+
+@needs_browser
+def test_faults_are_found(chromium):
+    page = chromium.new_page(viewport={"width": 400, "height": 400})
+    long = "x" * 200
+    page.set_content(
+        f"<article><p>words</p><p style='margin-top:-25px'>above</p><pre>{long}</pre>"
+        f"<p style='overflow:hidden; white-space:nowrap'>{long}</p><img src='gone.png' alt='it'>"
+        "<span class='arithmatex'>x</span></article>"
+    )
+    said = " ".join(page.evaluate(FAULTS))
+    page.close()
+    for fault in ("wider than the window", "overlap", "code cut off", "clipped", "no figure", "not typeset"):
+        assert fault in said
+
+
+@needs_browser
+def test_search_works_in_pages_opened_as_files(site, chromium):
+    page = chromium.new_page(viewport={"width": 1280, "height": 900})
+    page.goto((site / "index.html").as_uri())
+    page.locator("[data-md-component=search-query]").first.fill("conspirators")
+    result = page.locator(".md-search-result__link").first
+    result.wait_for(timeout=20_000)
+    assert "html" in result.get_attribute("href")
+    page.close()
