@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from fedcover.errors import FedcoverError
-from fedcover.experiments import imagenet, records, runner
-from fedcover.experiments.catalogue import studies
+from fedcover.experiments import imagenet, records, runner, studies
 from fedcover.experiments.compare import NUMBERS
 from fedcover.experiments.federations import imagenet as federation
 from fedcover.experiments.imagenet import COMPETITORS, ImageNetStudy, source

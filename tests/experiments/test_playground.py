@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 import fedcover as fc
-from fedcover.experiments.playground.curves import CLASSES, cifar10
-from fedcover.experiments.playground.forecast import Setting, forecast
-from fedcover.experiments.playground.page import html, write_page
+from fedcover.experiments.playground import CLASSES, Setting, cifar10, forecast, html, write_page
 from tests.browser import browser, needs_browser
 
 SHIPPED = Path(__file__).parents[2] / "docs/playground.html"
@@ -123,7 +121,7 @@ def test_federations_do_as_forecast(setting):
 
 def records_of(counts, rng):
     """Scores with the counts of each bin, from the top, spread over the bin."""
-    from fedcover.methods.sketch.grid import NOISY_BINS, standard_cuts, upper_edges
+    from fedcover.methods.sketch.table import NOISY_BINS, standard_cuts, upper_edges
     from fedcover.position import scores_at
 
     cuts = np.array(standard_cuts(NOISY_BINS), dtype=np.int64)

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import fedcover as fc
-from fedcover.experiments import algorithm1, runner
-from fedcover.experiments.catalogue import studies
+from fedcover.experiments import algorithm1, runner, studies
 from fedcover.experiments.federations import Simulated
 from fedcover.experiments.privacy import (
     EPSILONS,

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 import fedcover as fc
+from fedcover import experiments
 from fedcover.cli.reproduce import reproduce
-from fedcover.experiments import NAMES, catalogue, records, runner
+from fedcover.experiments import NAMES, records, runner
 from fedcover.experiments.algorithm1 import Published
 from fedcover.experiments.cifar10 import Cifar10Study
 from fedcover.experiments.compare import rows_of
@@ -143,12 +144,12 @@ def test_results_carry_settings_versions_and_seed(tmp_path):
 
 def test_redrawing_computes_nothing(tmp_path, monkeypatch):
     diary = tmp_path / "diary"
-    monkeypatch.setattr(catalogue, "studies", lambda names, logits: [Small(str(diary))])
+    monkeypatch.setattr(experiments, "studies", lambda names, logits: [Small(str(diary))])
     reproduce("simulated", tmp_path / "out", repetitions=2)
     page = tmp_path / "out" / "simulated.html"
     before = page.read_text()
     page.unlink()
-    monkeypatch.setattr(catalogue, "studies", lambda names, logits: [Small(str(diary), stop=0)])
+    monkeypatch.setattr(experiments, "studies", lambda names, logits: [Small(str(diary), stop=0)])
     reproduce("simulated", tmp_path / "out", redraw=True)
     # Sorted, because settings and versions come back from the table in alphabetical order.
     assert sorted(page.read_text().split("\n")) == sorted(before.split("\n"))
@@ -240,8 +241,8 @@ def test_real_studies_do_not_depend_on_the_number_of_workers(tmp_path):
     assert _same(*tables)
 
 
-def test_the_catalogue_has_every_experiment_by_its_name():
-    assert [study.name for study in catalogue.studies(NAMES)] == list(NAMES)
+def test_every_experiment_has_its_name():
+    assert [study.name for study in experiments.studies(NAMES)] == list(NAMES)
 
 
 @pytest.mark.parametrize("name", ["simulated", "theory", "demo"])

@@ -462,8 +462,7 @@ def sum_states() -> tuple[tuple[bytes, Message, str], ...]:
     from tests.securesum import driving
 
     found = []
-    driving.identity_of = identity
-    net = driving.Federation(4)
+    net = driving.Federation(4, keys=identity)
     while net.result is None:
         query = net.queries["s0"]
         if net.states["s0"] is not None:

@@ -184,9 +184,8 @@ def at_the_server(rng: Random, folder: Path) -> None:
 
 
 def _federation(rng: Random) -> driving.Federation:
-    driving.identity_of = identity
     shapes = rng.choice([{"x": (5,)}, {"x": (2, 3), "y": ()}])
-    return driving.Federation(rng.choice((3, 4)), shapes=shapes)
+    return driving.Federation(rng.choice((3, 4)), shapes=shapes, keys=identity)
 
 
 def sum_replies(rng: Random, folder: Path) -> None:

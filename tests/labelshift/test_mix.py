@@ -11,7 +11,7 @@ import pytest
 
 from fedcover.errors import FedcoverError
 from fedcover.labelshift import confusion, from_unlabelled, guess_mix
-from fedcover.labelshift.em import minimise
+from fedcover.labelshift.estimators import minimise
 
 POWERS = {"calibrated": (1.0, 1.0), "overconfident": (2.0, 5.0), "flat": (0.25, 0.7)}
 

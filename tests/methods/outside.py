@@ -14,8 +14,8 @@ import numpy as np
 
 import fedcover as fc
 from fedcover.methods.base import Message, ServerMethod, SumRound, ask_all
-from fedcover.methods.quantile_average import common_fit, refuse_distributions
 from fedcover.methods.replies import read_positions
+from fedcover.methods.site_quantiles import common_fit, refuse_distributions
 from fedcover.position import positions
 from fedcover.privacy import accounting, noise
 from fedcover.privacy.events import ExactRelease, GaussianRelease

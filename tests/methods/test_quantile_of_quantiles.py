@@ -10,7 +10,7 @@ import pytest
 
 import fedcover as fc
 from fedcover.methods.base import Message
-from fedcover.methods.quantile_of_quantiles import coverage, moments, ranks_for
+from fedcover.methods.site_quantiles import coverage, moments, ranks_for
 from fedcover.position import TOP
 
 METHOD = fc.methods.QuantileOfQuantiles()

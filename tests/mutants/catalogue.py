@@ -183,7 +183,7 @@ _NOISE = [
     Mutant(
         "zero-twice-as-likely",
         "the sampler keeps 0 with either sign",
-        PRIVACY + "sampling.py",
+        PRIVACY + "noise.py",
         "kept &= ~(negative & (size == 0))",
         "kept &= ~(negative & (size < 0))",
         tests=("tests/privacy/test_noise.py",),
@@ -191,7 +191,7 @@ _NOISE = [
     Mutant(
         "narrow-sampler",
         "the sampler rejects by a larger x: too narrow a law",
-        PRIVACY + "sampling.py",
+        PRIVACY + "noise.py",
         "low = ((square * law.inverse) >> (39 - law.e)) - (turns << 16) + law.half",
         "low = ((square * law.inverse * 5 // 4) >> (39 - law.e)) - (turns << 16) + law.half",
         (SERVER,),
@@ -732,7 +732,7 @@ _COVERAGE = [
     Mutant(
         "noise-not-certified",
         "the certificate forgets the noise of the table",
-        "src/fedcover/certificate/known.py",
+        "src/fedcover/certificate/label_mix.py",
         "wealth = np.logaddexp(wealth, lead - seen @ phi - proxy @ phi**2 / 2)",
         "wealth = np.logaddexp(wealth, lead - seen @ phi)",
         tests=("tests/certificate/test_certificate.py",),
@@ -740,7 +740,7 @@ _COVERAGE = [
     Mutant(
         "noise-not-certified-of-counted-labels",
         "the same where the label mix is counted",
-        "src/fedcover/certificate/counted.py",
+        "src/fedcover/certificate/label_mix.py",
         "won += math.log(bet.stake / views) - raw[view] @ phi - noise[view] @ phi**2 / 2",
         "won += math.log(bet.stake / views) - raw[view] @ phi",
         tests=("tests/certificate/test_certificate.py",),
@@ -756,7 +756,7 @@ _COVERAGE = [
     Mutant(
         "levels-do-not-share",
         "several levels are certified with all of β each",
-        "src/fedcover/certificate/known.py",
+        "src/fedcover/certificate/label_mix.py",
         "each = (t.beta - on_totals) / len(t.alphas)",
         "each = t.beta - on_totals",
         tests=("tests/certificate/test_certificate.py",),

@@ -10,9 +10,9 @@ import pytest
 
 import fedcover as fc
 from fedcover._io.facts import facts_of, made_of
+from fedcover.methods.dp_fedcp.algorithm1 import AlgorithmOne
 from fedcover.privacy import Budget, Ledger, epsilon
 from fedcover.privacy.statement import PrivacyStatement, compose_parallel, compose_sequential
-from fedcover.privacy.views import AlgorithmOne
 from tests.test_cli import run, said
 
 SUMS = fc.Privacy(4.0, 1e-5, view="secure-sum")

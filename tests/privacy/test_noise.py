@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fedcover.errors import FedcoverError
-from fedcover.privacy import noise, sampling
+from fedcover.privacy import noise
 from fedcover.privacy.randomness import SYSTEM, SeededBytes
 
 FALSE_ALARM = 1e-6
@@ -64,8 +64,8 @@ def test_discrete_gaussian_by_chi_square(variance):
 @pytest.mark.parametrize("variance", VARIANCES[1:3])
 def test_the_slow_path_has_the_same_law(variance, monkeypatch):
     """Python integers settle every candidate: what the fast path falls back on is right too."""
-    law = sampling.law_of(variance)
-    slow = sampling.Law(**(vars(law) | {"tiny": True}))
+    law = noise.law_of(variance)
+    slow = noise.Law(**(vars(law) | {"tiny": True}))
     monkeypatch.setattr(noise, "law_of", lambda _: slow)
     drawn = noise.integer_gaussian(variance, 8000)
     assert chi_square(drawn, *gaussian_law(variance)) > FALSE_ALARM
@@ -76,9 +76,9 @@ def test_the_slow_path_has_the_same_law(variance, monkeypatch):
 )
 def test_fast_and_slow_path_decide_alike(variance):
     """On the same random bytes, both keep the same candidates."""
-    law = sampling.law_of(variance)
-    slow = sampling.Law(**(vars(law) | {"tiny": True}))
-    fast, again = (sampling.candidates(one, 4000, NoFurtherDigits(8)) for one in (law, slow))
+    law = noise.law_of(variance)
+    slow = noise.Law(**(vars(law) | {"tiny": True}))
+    fast, again = (noise.candidates(one, 4000, NoFurtherDigits(8)) for one in (law, slow))
     assert np.array_equal(fast, again)
 
 
@@ -124,8 +124,8 @@ def test_skellam_by_chi_square(variance):
 @pytest.mark.parametrize("mean", [Fraction(1, 10), Fraction(7, 2), Fraction(500)])
 def test_poisson_tables_hold_their_bound(mean):
     """A table is within 2 units of one with 64 more digits, and of scipy."""
-    first, table = sampling.poisson_table(mean, 63)
-    finer_first, finer = sampling.poisson_table(mean, 127)
+    first, table = noise.poisson_table(mean, 63)
+    finer_first, finer = noise.poisson_table(mean, 127)
     finer = finer[first - finer_first :]
     assert max(abs(a - (b >> 64)) for a, b in zip(table, finer, strict=False)) < 2
     known = stats.poisson.cdf(first + np.arange(len(table)), float(mean))
@@ -135,9 +135,9 @@ def test_poisson_tables_hold_their_bound(mean):
 @pytest.mark.parametrize("edge", [0, 2**63 - 1, "cut"])
 def test_poisson_settles_what_is_unclear(edge):
     mean = Fraction(7, 2)
-    first, table = sampling.poisson_table(mean, 63)
+    first, table = noise.poisson_table(mean, 63)
     digits = table[3] if edge == "cut" else edge
-    found = sampling.settle_poisson(mean, sampling.Uniform(digits, 63, SYSTEM))
+    found = noise.settle_poisson(mean, noise.Uniform(digits, 63, SYSTEM))
     if edge == "cut":
         assert found in (first + 3, first + 4)
     else:
@@ -147,7 +147,7 @@ def test_poisson_settles_what_is_unclear(edge):
 @settings(max_examples=200, deadline=None)
 @given(st.fractions(0, 60, max_denominator=10**12), st.integers(1, 300))
 def test_exp_bounds_hold(x, bits):
-    low, high = sampling.exp_bounds(x, bits)
+    low, high = noise.exp_bounds(x, bits)
     with localcontext() as context:
         context.prec = 160
         true = (Decimal(-x.numerator) / Decimal(x.denominator)).exp() * 2**bits
@@ -157,16 +157,16 @@ def test_exp_bounds_hold(x, bits):
 
 def test_the_geometric_table_is_exact():
     """Ties are recognised by equality, so these must be the true floors, not bounds."""
-    for step, v in zip(sampling.tables()[0], range(23, 0, -1), strict=True):
-        low, high = sampling.exp_bounds(Fraction(v), 64)
+    for step, v in zip(noise.tables()[0], range(23, 0, -1), strict=True):
+        low, high = noise.exp_bounds(Fraction(v), 64)
         assert low >> 32 == high >> 32 == step
 
 
 def test_bernoulli_exp():
     x = Fraction(13, 10)
-    hits = sum(sampling.Uniform(0, 0, SYSTEM).below_exp(x) for _ in range(4000))
+    hits = sum(noise.Uniform(0, 0, SYSTEM).below_exp(x) for _ in range(4000))
     assert stats.binomtest(hits, 4000, math.exp(-1.3)).pvalue > FALSE_ALARM
-    assert all(sampling.Uniform(0, 0, SYSTEM).below_exp(Fraction(0)) for _ in range(5))
+    assert all(noise.Uniform(0, 0, SYSTEM).below_exp(Fraction(0)) for _ in range(5))
 
 
 def test_gaussian_lies_on_its_grid():

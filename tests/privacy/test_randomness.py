@@ -18,7 +18,7 @@ from fedcover.errors import FedcoverError
 from fedcover.methods.base import Task
 from fedcover.methods.exponential import draw
 from fedcover.methods.sketch.method import Sketch
-from fedcover.privacy import NoiseShares, Privacy, noise, sampling
+from fedcover.privacy import NoiseShares, Privacy, noise
 from fedcover.privacy.randomness import (
     SYSTEM,
     SeededBytes,
@@ -81,26 +81,26 @@ class Watched:
 @pytest.mark.parametrize("unclear", ["size", "kept"])
 def test_a_candidate_on_a_boundary_takes_further_digits_from_the_source(unclear):
     """One in 10,000 or fewer does, so it is put there."""
-    source, law = Watched(), sampling.law_of(Fraction(1, 2))
+    source, law = Watched(), noise.law_of(Fraction(1, 2))
     size = (
-        sampling.exp_bounds(Fraction(1), 32)[0] if unclear == "size" else 2**32 - 1
+        noise.exp_bounds(Fraction(1), 32)[0] if unclear == "size" else 2**32 - 1
     )  # 2³² - 1: Z = 0
-    kept = sampling.exp_bounds(Fraction(1, 4), 31)[0] if unclear == "kept" else 0  # e^{-σ²/2}
-    sampling.settle(law, size, 0, kept, source)
+    kept = noise.exp_bounds(Fraction(1, 4), 31)[0] if unclear == "kept" else 0  # e^{-σ²/2}
+    noise.settle(law, size, 0, kept, source)
     assert source.further == 8
 
 
 def test_a_poisson_number_on_a_boundary_takes_further_digits_from_the_source():
     mean = Fraction(7, 2)
-    source = Watched(np.array([sampling.poisson_table(mean, 63)[1][3]], np.int64).tobytes())
-    sampling.poisson(mean, 1, source)
+    source = Watched(np.array([noise.poisson_table(mean, 63)[1][3]], np.int64).tobytes())
+    noise.poisson(mean, 1, source)
     assert source.further == 8
 
 
 def test_tables_that_are_kept_hold_nothing_of_the_source():
     """A first draw fills them; a later one with another source must not depend on that."""
     warm = [np.asarray(f(SeededBytes(5))).tolist() for f in SAMPLERS.values()]
-    for table in (sampling.law_of, sampling.tables, sampling.poisson_table):
+    for table in (noise.law_of, noise.tables, noise.poisson_table):
         table.cache_clear()
     assert [np.asarray(f(SeededBytes(5))).tolist() for f in SAMPLERS.values()] == warm
 

@@ -17,7 +17,7 @@ from fedcover.engines.remote.codes import CODES
 from fedcover.engines.remote.result_message import fit_message, result_header, sketch_message
 from fedcover.identity import fingerprint
 from fedcover.methods.sketch.factor import measured
-from fedcover.methods.sketch.grid import upper_edges
+from fedcover.methods.sketch.table import upper_edges
 from fedcover.position import TOP, scores_at
 from fedcover.privacy.events import GaussianRelease
 from fedcover.privacy.ledger import Ledger

@@ -10,7 +10,7 @@ import fedcover as fc
 from fedcover.engines.remote.envelope import Envelope, digest
 from fedcover.engines.remote.policy import SitePolicy
 from fedcover.methods.sketch.factor import measured
-from fedcover.methods.sketch.grid import bins_of
+from fedcover.methods.sketch.table import bins_of
 from fedcover.securesum import spec
 from fedcover.wire import Message
 from tests.remote.federation import (

@@ -18,7 +18,7 @@ from matplotlib.text import Text
 
 import fedcover
 from fedcover.report.estimate import Estimate, over_repetitions
-from fedcover.report.figures import coverage as figures
+from fedcover.report.figures import charts as figures
 from fedcover.report.figures import style
 
 pytestmark = pytest.mark.figures

@@ -12,9 +12,8 @@ from matplotlib.patches import PathPatch
 
 import fedcover as fc
 from fedcover.certificate import Certificate
-from fedcover.methods.sketch.grid import standard_cuts
-from fedcover.methods.sketch.mix import LabelMix
-from fedcover.methods.sketch.table import Layout
+from fedcover.methods.sketch.personalise import LabelMix
+from fedcover.methods.sketch.table import Layout, standard_cuts
 from fedcover.position import TOP, positions
 from fedcover.report import own_records, personal
 from fedcover.report import sketch as page

@@ -48,14 +48,16 @@ def flipped(array):
 class Federation:
     """Sites with their states, and a server whose queries a test may look at or change.
 
-    queries : of the present round, by site; stage : its stage; result : the sum, at the end.
+    queries : of the present round, by site; stage : its stage; result : the sum, at the end;
+    keys : name of a site to its private key.
     """
 
     def __init__(
-        self, count=4, threshold=None, shapes=None, run="november", query=None, conspirators=1
-    ):
-        self.names = tuple(f"s{k}" for k in range(count))
-        self.roster = {name: identity_of(name).public_key() for name in self.names}
+        self, count=4, threshold=None, shapes=None, run="november", query=None, conspirators=1,
+        keys=identity_of,
+    ):  # fmt: skip
+        self.names, self.keys = tuple(f"s{k}" for k in range(count)), keys
+        self.roster = {name: keys(name).public_key() for name in self.names}
         shapes = shapes or {"x": (5,)}
         self.spec = securesum.SumSpec(run, self.names, shapes, query, threshold, conspirators)
         self.states = dict.fromkeys(self.names)
@@ -76,7 +78,7 @@ class Federation:
 
     def answer(self, name, query):
         """One site's reply; its state is kept."""
-        site = securesum.Participant(name, identity_of(name), self.roster)
+        site = securesum.Participant(name, self.keys(name), self.roster)
         reply, self.states[name] = site.answer(
             over_the_wire(query),
             self.states[name],

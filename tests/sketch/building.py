@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import fedcover as fc
-from fedcover.methods.sketch.grid import checked_cuts
-from fedcover.methods.sketch.table import Layout, SketchTable
+from fedcover.methods.sketch.table import Layout, SketchTable, checked_cuts
 from fedcover.position import positions
 from fedcover.wire import Message
 

@@ -14,8 +14,7 @@ import fedcover as fc
 from fedcover.engines.base import sum_replies
 from fedcover.methods.base import Task
 from fedcover.methods.sketch import client, factor, plan
-from fedcover.methods.sketch.grid import checked_cuts, standard_cuts
-from fedcover.methods.sketch.table import Layout
+from fedcover.methods.sketch.table import Layout, checked_cuts, standard_cuts
 from fedcover.position import positions
 from fedcover.privacy import (
     ExactRelease,

@@ -13,10 +13,15 @@ from scipy.optimize import isotonic_regression
 import fedcover as fc
 from fedcover.methods.sketch import factor
 from fedcover.methods.sketch.curve import WHOLE_BIN, Mixture
-from fedcover.methods.sketch.grid import bins_of, middles, standard_cuts, upper_edges
-from fedcover.methods.sketch.mix import LabelMix
-from fedcover.methods.sketch.personalise import Personal
-from fedcover.methods.sketch.table import Layout, SketchTable
+from fedcover.methods.sketch.personalise import LabelMix, Personal
+from fedcover.methods.sketch.table import (
+    Layout,
+    SketchTable,
+    bins_of,
+    middles,
+    standard_cuts,
+    upper_edges,
+)
 from fedcover.position import TOP, positions
 
 from .building import LEVELS, SKETCH, budget, covered, even, powers, table_of

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import fedcover as fc
 from fedcover.methods.base import Task
-from fedcover.methods.sketch import grid
-from fedcover.methods.sketch.grid import (
+from fedcover.methods.sketch import table
+from fedcover.methods.sketch.table import (
     EXACT_BINS,
     FEWEST_BINS,
     MOST_BINS,
@@ -42,7 +42,7 @@ DIGESTS = {
 def test_every_number_of_bins_is_kept_exactly_and_edges_grow():
     """All of them, as anybody may ask for any."""
     for bins in range(FEWEST_BINS, MOST_BINS + 1):
-        cuts = np.array(grid.standard_cuts.__wrapped__(bins))
+        cuts = np.array(table.standard_cuts.__wrapped__(bins))
         assert len(cuts) == bins - 1
         assert (np.diff(cuts) > 0).all()
         assert cuts[0] > 0

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 import fedcover as fc
 from fedcover.methods.sketch.curve import Mixture
-from fedcover.methods.sketch.mix import LabelMix
-from fedcover.methods.sketch.personalise import Personal
+from fedcover.methods.sketch.personalise import LabelMix, Personal
 from fedcover.methods.sketch.table import numbered
 
 from .building import SKETCH, budget, covered, even, powers

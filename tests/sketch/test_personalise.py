@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedcover as fc
-from fedcover.methods.sketch.mix import LabelMix
-from fedcover.methods.sketch.personalise import Errors, Personal, blend
+from fedcover.methods.sketch.personalise import Errors, LabelMix, Personal, blend
 from fedcover.position import positions, scores_at
 
 from .building import LEVELS, SKETCH, budget, covered, powers

@@ -10,8 +10,7 @@ import pytest
 import fedcover as fc
 from fedcover.methods.base import Task
 from fedcover.methods.sketch import factor, plan
-from fedcover.methods.sketch.grid import standard_cuts
-from fedcover.methods.sketch.table import Layout
+from fedcover.methods.sketch.table import Layout, standard_cuts
 from fedcover.privacy import Budget, Ledger, epsilon
 
 from .building import FOUR, RELATIONS, SKETCH, VIEWS, budget, powers

@@ -11,7 +11,7 @@ import fedcover as fc
 from fedcover.methods.base import ask_all
 from fedcover.methods.sketch import client
 from fedcover.methods.sketch.client import MOST_CONFUSED
-from fedcover.methods.sketch.grid import MOST_BINS, MOST_CELLS
+from fedcover.methods.sketch.table import MOST_BINS, MOST_CELLS
 from fedcover.position import TOP, positions
 from fedcover.wire import Message
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 import fedcover as fc
 from fedcover.methods.sketch import factor
-from fedcover.methods.sketch.grid import checked_cuts
-from fedcover.methods.sketch.table import Layout, SketchTable
+from fedcover.methods.sketch.table import Layout, SketchTable, checked_cuts
 from fedcover.privacy import GaussianRelease, epsilon
 from fedcover.privacy.statement import PrivacyStatement
 

@@ -78,7 +78,7 @@ def test_the_others_come_close_without_label_shift(alike):
 
 
 def test_quantiles_of_quantiles_have_the_coverage_of_the_formula(alike):
-    from fedcover.methods.quantile_of_quantiles import coverage, ranks_for
+    from fedcover.methods.site_quantiles import coverage, ranks_for
 
     ranks, k = ranks_for(Simulated.sizes, 0.1)
     expected = coverage(ranks, Simulated.sizes, k)

@@ -15,9 +15,9 @@ from fedcover.audit.running import watch
 from fedcover.checks import Seed
 from fedcover.engines.base import queries_of
 from fedcover.methods.base import Target, Task
+from fedcover.methods.dp_fedcp.algorithm1 import AlgorithmOne
 from fedcover.methods.dp_fedcp.method import DPFedCP
 from fedcover.privacy import accounting
-from fedcover.privacy.views import AlgorithmOne
 from fedcover.site import Site
 
 Float64 = NDArray[np.float64]

@@ -7,8 +7,8 @@ calibration records of all sites, N^i that of site i, P* the target's label dist
 P_cal = Σ_i (N^i/N) P^i the mixture, ŵ_y the likelihood ratio of y.
 
 coverage.py        how far the coverage can be off: Theorems 2.1, 2.2, 2.4, Lemma 2.3, equation 11
-optimisation.py    how far the optimiser is: Theorems 3.1, 4.1, 4.3, Corollary 4.2
-privacy_claim.py   Theorem 4.4 as claimed
+optimisation.py    how far the optimiser is: Theorems 3.1, 4.1, 4.3, Corollary 4.2;
+                   and Theorem 4.4 as claimed
 federation.py      all of it for one federation
 """
 
@@ -30,8 +30,9 @@ from fedcover.bounds.optimisation import (
     theorem_3_1_moreau,
     theorem_4_1_convergence,
     theorem_4_3_coverage,
+    theorem_4_4_claimed_epsilon,
+    theorem_4_4_paper_noise,
 )
-from fedcover.bounds.privacy_claim import theorem_4_4_claimed_epsilon, theorem_4_4_paper_noise
 
 __all__ = [
     "Bound",

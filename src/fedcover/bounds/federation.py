@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedcover import checks
 from fedcover.bounds import coverage, optimisation
 from fedcover.bounds.coverage import Bound
-from fedcover.bounds.privacy_claim import theorem_4_4_paper_noise
+from fedcover.bounds.optimisation import theorem_4_4_paper_noise
 from fedcover.errors import FedcoverError
 from fedcover.labelshift.weights import calibration_mixture, likelihood_ratio
 from fedcover.members import checked_federation

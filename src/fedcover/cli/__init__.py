@@ -16,7 +16,6 @@ from fedcover.cli.bounds import bounds
 from fedcover.cli.calibrate import calibrate
 from fedcover.cli.collect import collect, merge
 from fedcover.cli.common import err, note, out
-from fedcover.cli.demo import demo
 from fedcover.cli.evaluate import evaluate
 from fedcover.cli.flower import flower_app
 from fedcover.cli.ledger import ledger_app
@@ -25,7 +24,7 @@ from fedcover.cli.parser import BAD_INPUT, NO_BUDGET, Command
 from fedcover.cli.personalise import personalise
 from fedcover.cli.predict import predict
 from fedcover.cli.privacy import privacy
-from fedcover.cli.reproduce import reproduce
+from fedcover.cli.reproduce import demo, reproduce
 from fedcover.cli.screen import prepare_streams
 from fedcover.cli.signatures import signatures
 from fedcover.cli.words import at_the_command_line

@@ -43,7 +43,7 @@ from fedcover.cli.files import (
 )
 from fedcover.errors import FedcoverError, FileError
 from fedcover.methods.base import checked_certify
-from fedcover.methods.sketch.mix import mix_of
+from fedcover.methods.sketch.personalise import mix_of
 from fedcover.site import checked_name
 
 

@@ -13,11 +13,11 @@ import fedcover as fc
 from fedcover import checks
 from fedcover.cli.common import out
 from fedcover.errors import FedcoverError
+from fedcover.methods.dp_fedcp.algorithm1 import AlgorithmOne, imagenet_mixture, size_mixture
 from fedcover.methods.sketch.plan import unknown_shares
 from fedcover.privacy import accounting
 from fedcover.privacy.events import GaussianRelease
 from fedcover.privacy.statement import RELATIONS, VIEWS
-from fedcover.privacy.views import AlgorithmOne, imagenet_mixture, size_mixture
 
 Runs = Annotated[list[int], typer.Option(help="Separate runs, such as one per label.")]
 

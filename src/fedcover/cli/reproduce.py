@@ -1,4 +1,4 @@
-"""`fedcover reproduce`: the paper's experiments."""
+"""`fedcover reproduce`: the paper's experiments; and `fedcover demo`."""
 
 from __future__ import annotations
 
@@ -27,6 +27,23 @@ WIDE = 130
 """Columns of a terminal from which on the table of agreement is shown whole."""
 
 
+def demo(
+    out_dir: Annotated[Path, typer.Option("--out", help="Folder for the report.")] = Path(
+        "fedcover-demo"
+    ),
+    alpha: Annotated[float, typer.Option(help="Error rate α.")] = 0.1,
+    repetitions: Annotated[int, typer.Option(help="Random splits to average over.")] = 100,
+    seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
+) -> None:
+    """Five hospitals, real data, every method side by side: a table and an HTML report.
+
+    Example: fedcover demo --out fedcover-demo
+    """
+    from fedcover.experiments.demo.command import run
+
+    run(out_dir, alpha=alpha, repetitions=repetitions, seed=seed, console=out)
+
+
 def reproduce(
     what: Annotated[
         str, typer.Argument(help="all of the paper's, or one of: " + ", ".join(NAMES))
@@ -51,8 +68,7 @@ def reproduce(
 
     Example: fedcover reproduce simulated --quick --out report
     """
-    from fedcover.experiments import records, runner, sections
-    from fedcover.experiments.catalogue import studies
+    from fedcover.experiments import records, runner, sections, studies
 
     checks.choice(what, "experiment", ["all", *NAMES])
     if repetitions is not None:

@@ -20,11 +20,11 @@ from fedcover import checks
 from fedcover.experiments.federations import Draw
 from fedcover.labelshift.weights import likelihood_ratio, oracle_ratio, subsample_sizes
 from fedcover.methods.base import Target, Task
+from fedcover.methods.dp_fedcp.algorithm1 import AlgorithmOne, imagenet_mixture
 from fedcover.methods.dp_fedcp.steps import descend, prefix_sums
 from fedcover.methods.replies import Counts, target_ratios, weighted_fit
 from fedcover.position import scores_at
 from fedcover.privacy import accounting
-from fedcover.privacy.views import AlgorithmOne, imagenet_mixture
 from fedcover.site import Site
 
 Float64 = NDArray[np.float64]

@@ -8,13 +8,21 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedcover.experiments.agreement import CIFAR10, claim, number, ordered, published
-from fedcover.experiments.compare import ALPHA, BUDGET, COMPETITORS, plain, rows_of
+from fedcover.experiments.compare import ALPHA, BUDGET, COMPETITORS, plain, rows_by_score
 from fedcover.experiments.federations import cifar10, cifar10_records, file_text
 from fedcover.experiments.records import Results
-from fedcover.experiments.sections import answered, coverage_by_score, method_table, within
+from fedcover.experiments.sections import (
+    CIFAR10,
+    answered,
+    claim,
+    coverage_by_score,
+    method_table,
+    number,
+    ordered,
+    published,
+    within,
+)
 from fedcover.experiments.study import Agreement, Row
-from fedcover.privacy.randomness import SeededBytes
 from fedcover.report.figures.charts import sideways, violins
 from fedcover.report.page import Section, responsive
 from fedcover.scores import APS
@@ -60,12 +68,8 @@ class Cifar10Study:
         )
 
     def repetition(self, seed: int, r: int) -> list[Row]:
-        rows, source = [], SeededBytes(seed, r)
-        for s, (name, score) in enumerate(SCORES.items()):
-            fed = cifar10(cifar10_records(self.logits, TEMPERATURE), score)
-            draw = fed.draw(np.random.default_rng([seed, r, s]))
-            rows += [{"u": name, **row} for row in rows_of(draw, COMPETITORS, source)]
-        return rows
+        records = cifar10_records(self.logits, TEMPERATURE)
+        return rows_by_score(SCORES, lambda score: cifar10(records, score), seed, r)
 
     def sections(self, results: Results) -> Sequence[Section]:
         run = results.settings

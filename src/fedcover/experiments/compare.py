@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +14,12 @@ from fedcover.api import calibrate
 from fedcover.engines.inprocess import InProcess
 from fedcover.errors import FedcoverError
 from fedcover.experiments.algorithm1 import Published
-from fedcover.experiments.federations import Draw
+from fedcover.experiments.federations import Draw, Resampled, Simulated
 from fedcover.experiments.study import Row
 from fedcover.methods.base import Method
 from fedcover.privacy.randomness import SYSTEM, Randomness, SeededBytes
 from fedcover.privacy.statement import Privacy
+from fedcover.scores import APS
 
 Float64 = NDArray[np.float64]
 
@@ -98,6 +99,17 @@ def rows_of(
             measured = draw.coverage(limits), draw.size(limits), float(limits.max())
         out.append({"method": name, **dict(zip(NUMBERS, measured, strict=True))})
     return out
+
+
+def rows_by_score(
+    scores: Mapping[str, APS], federation: Callable[[APS], Simulated | Resampled], seed: int, r: int
+) -> list[Row]:
+    """The rows of repetition r with each score, which the column u names, on a draw of its own."""
+    rows, source = [], SeededBytes(seed, r)
+    for s, (name, score) in enumerate(scores.items()):
+        draw = federation(score).draw(np.random.default_rng([seed, r, s]))
+        rows += [{"u": name, **row} for row in rows_of(draw, COMPETITORS, source)]
+    return rows
 
 
 def plain(settings: Mapping[str, Any]) -> dict[str, Any]:

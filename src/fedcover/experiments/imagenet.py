@@ -16,13 +16,21 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcover.experiments.agreement import IMAGENET, claim, number, ordered, published
 from fedcover.experiments.cifar10 import FIVE
 from fedcover.experiments.compare import ALPHA, BUDGET, plain, rows_of
 from fedcover.experiments.compare import COMPETITORS as EVERY
 from fedcover.experiments.federations import Records, file_text, imagenet, read_records
 from fedcover.experiments.records import Results
-from fedcover.experiments.sections import answered, coverage_histograms, method_table
+from fedcover.experiments.sections import (
+    IMAGENET,
+    answered,
+    claim,
+    coverage_histograms,
+    method_table,
+    number,
+    ordered,
+    published,
+)
 from fedcover.experiments.study import Agreement, Row
 from fedcover.inputs import Floats
 from fedcover.logits import softmax

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from fedcover import methods
 from fedcover.experiments import federations, imagenet
-from fedcover.experiments.agreement import NOISE_SPREAD, claim, signed
 from fedcover.experiments.algorithm1 import (
     DELTA,
     LOCAL_STEPS,
@@ -33,11 +32,11 @@ from fedcover.experiments.federations import (
     file_text,
 )
 from fedcover.experiments.records import Results
-from fedcover.experiments.sections import mean_and_spread
+from fedcover.experiments.sections import NOISE_SPREAD, claim, mean_and_spread, signed
 from fedcover.experiments.study import Agreement, Row
+from fedcover.methods.dp_fedcp.algorithm1 import imagenet_mixture
 from fedcover.privacy.randomness import SeededBytes
 from fedcover.privacy.statement import Privacy
-from fedcover.privacy.views import imagenet_mixture
 from fedcover.report.figures.charts import Line, lines, violins
 from fedcover.report.page import Section, Table, Text, responsive
 from fedcover.scores import APS

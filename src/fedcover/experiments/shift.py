@@ -9,12 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedcover.experiments import imagenet
-from fedcover.experiments.agreement import SHIFT, claim, number
 from fedcover.experiments.compare import ALPHA, plain, rows_of
 from fedcover.experiments.federations import imagenet as federation
 from fedcover.experiments.imagenet import apart, marked, weighted
 from fedcover.experiments.records import Results
-from fedcover.experiments.sections import mean_and_spread
+from fedcover.experiments.sections import SHIFT, claim, mean_and_spread, number
 from fedcover.experiments.study import Agreement, Row
 from fedcover.privacy.randomness import SeededBytes
 from fedcover.report.figures.charts import Line, lines, violins

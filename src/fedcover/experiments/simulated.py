@@ -8,13 +8,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedcover.experiments.agreement import SIMULATED, claim, number, published
-from fedcover.experiments.compare import ALPHA, BUDGET, COMPETITORS, plain, rows_of
+from fedcover.experiments.compare import ALPHA, BUDGET, COMPETITORS, plain, rows_by_score
 from fedcover.experiments.federations import Simulated
 from fedcover.experiments.records import Results
-from fedcover.experiments.sections import coverage_by_score, method_table
+from fedcover.experiments.sections import (
+    SIMULATED,
+    claim,
+    coverage_by_score,
+    method_table,
+    number,
+    published,
+)
 from fedcover.experiments.study import Agreement, Row
-from fedcover.privacy.randomness import SeededBytes
 from fedcover.report.figures.charts import Line, lines, points
 from fedcover.report.page import Section, responsive
 from fedcover.scores import APS
@@ -46,11 +51,7 @@ class SimulatedStudy:
         )
 
     def repetition(self, seed: int, r: int) -> list[Row]:
-        rows, source = [], SeededBytes(seed, r)
-        for s, (name, score) in enumerate(SCORES.items()):
-            draw = Simulated(score).draw(np.random.default_rng([seed, r, s]))
-            rows += [{"u": name, **row} for row in rows_of(draw, COMPETITORS, source)]
-        return rows
+        return rows_by_score(SCORES, Simulated, seed, r)
 
     def sections(self, results: Results) -> Sequence[Section]:
         below = (

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from scipy.stats import t as students_t
 
 from fedcover.experiments import theory_measures as measured
-from fedcover.experiments.agreement import claim
 from fedcover.experiments.compare import ALPHA, method_seed, plain
 from fedcover.experiments.federations import Simulated
 from fedcover.experiments.records import Results
+from fedcover.experiments.sections import claim
 from fedcover.experiments.study import Agreement, Row
 from fedcover.report.figures.charts import Line, lines, violins
 from fedcover.report.page import Plot, Section, responsive

@@ -2,15 +2,18 @@
 
 weights.py    likelihood ratios ŵ_y from counts (eq. 7 and 10), mixtures, effective size, and the
               exact weights of Theorem 2.1 in closed form
-estimate.py   a target's label distribution from unlabelled predictions, by EM or by the confusion
-              matrix, without an error; groups of similar sites
-mix.py        the same by the better founded of the two, with the error of the estimate
-em.py         the first of these two, with its doubts: the likeliest mix
-bbse.py       the second with its errors: from predictions and a measured confusion matrix
+estimate.py   a target's label distribution from unlabelled predictions: plain, or by the better
+              founded of two ways with its error; groups of similar sites
+estimators.py the two ways: EM, and a measured confusion matrix, with their doubts and errors
 """
 
-from fedcover.labelshift.estimate import confusion, from_unlabelled, group_sites
-from fedcover.labelshift.mix import MixEstimate, guess_mix
+from fedcover.labelshift.estimate import (
+    MixEstimate,
+    confusion,
+    from_unlabelled,
+    group_sites,
+    guess_mix,
+)
 from fedcover.labelshift.weights import (
     calibration_mixture,
     effective_size,

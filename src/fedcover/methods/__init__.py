@@ -6,18 +6,16 @@ replies.py       what sites sent, read and checked
 registry.py      the list; `register` adds one from elsewhere
 sketch/          one noisy table for every target and level
 dp_fedcp/        the paper's method, by search or as published
-local.py         every site alone
 pooled.py        the reference points that see all scores
-quantile_average.py, tdigest.py, quantile_of_quantiles.py, exponential.py    the competitors
+site_quantiles.py    every site alone, and what is made of the sites' own quantiles
+tdigest.py, exponential.py    the other competitors
 """
 
 from fedcover.methods.dp_fedcp.method import DPFedCP
 from fedcover.methods.exponential import ExponentialMechanism
-from fedcover.methods.local import Local
 from fedcover.methods.pooled import EstimatedWeights, OracleWeights, Pooled
-from fedcover.methods.quantile_average import QuantileAverage
-from fedcover.methods.quantile_of_quantiles import QuantileOfQuantiles
 from fedcover.methods.registry import Entry, register, unregister
+from fedcover.methods.site_quantiles import Local, QuantileAverage, QuantileOfQuantiles
 from fedcover.methods.sketch.method import Sketch
 from fedcover.methods.tdigest import TDigest
 

@@ -30,11 +30,11 @@ from fedcover import checks
 from fedcover.errors import FedcoverError
 from fedcover.methods.base import Float64, Published, ServerHalf, Task, those_that
 from fedcover.methods.pooled import _ByPooling, _Pool
-from fedcover.methods.quantile_average import common_fit, refuse_distributions
-from fedcover.methods.sketch.grid import FEWEST_BINS, MOST_BINS, standard_cuts
+from fedcover.methods.site_quantiles import common_fit, refuse_distributions
+from fedcover.methods.sketch.table import FEWEST_BINS, MOST_BINS, standard_cuts
 from fedcover.position import positions, scores_at
+from fedcover.privacy.noise import exp_bounds
 from fedcover.privacy.randomness import SYSTEM, Randomness, randbelow
-from fedcover.privacy.sampling import exp_bounds
 from fedcover.privacy.statement import SEEDED, PrivacyStatement
 
 BITS = 20

@@ -14,10 +14,8 @@ from fedcover.errors import FedcoverError
 from fedcover.methods.base import Method
 from fedcover.methods.dp_fedcp.method import DPFedCP
 from fedcover.methods.exponential import ExponentialMechanism
-from fedcover.methods.local import Local
 from fedcover.methods.pooled import EstimatedWeights, OracleWeights, Pooled
-from fedcover.methods.quantile_average import QuantileAverage
-from fedcover.methods.quantile_of_quantiles import QuantileOfQuantiles
+from fedcover.methods.site_quantiles import Local, QuantileAverage, QuantileOfQuantiles
 from fedcover.methods.sketch.method import Sketch
 from fedcover.methods.tdigest import TDigest
 

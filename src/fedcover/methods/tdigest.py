@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from fedcover import checks
 from fedcover.errors import FedcoverError
 from fedcover.methods.base import Float64, Message, Round, ServerHalf, ServerMethod, Task, ask_all
-from fedcover.methods.quantile_average import common_fit, refuse_distributions
 from fedcover.methods.queries import read_whole
 from fedcover.methods.replies import (
     counts_reply,
@@ -32,6 +31,7 @@ from fedcover.methods.replies import (
     target_ratios,
     weighted_fit,
 )
+from fedcover.methods.site_quantiles import common_fit, refuse_distributions
 from fedcover.position import Positions, positions, scores_at
 from fedcover.privacy.randomness import SYSTEM, Randomness
 from fedcover.quantile import WeightedSample, conformal_positions

@@ -3,10 +3,8 @@
 statement.py    Privacy (asked for) and PrivacyStatement (what holds)
 events.py       what was released, as frozen facts
 accounting.py   from events to ε and back; all ε arithmetic is there
-views.py        what Algorithm 1 as published releases, under each view
 randomness.py   where noise takes its bytes: the operating system, or a seed in experiments
-noise.py        exact integer noise
-sampling.py     integers of a law from uniform bits, settled exactly
+noise.py        exact integer noise, settled by uniform bits
 distributed.py  noise shares for secure sums, and the true ε of the sum
 ledger.py       a site's own budget: check, write, then answer
   ledger_entries.py   what stands in it, chained by hashes

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedcover import checks
 from fedcover.errors import FedcoverError
-from fedcover.privacy import noise, sampling
+from fedcover.privacy import noise
 from fedcover.privacy.randomness import SYSTEM, Randomness
 
 Floats = NDArray[np.float64]
@@ -93,13 +93,13 @@ class NoiseShares:
         ):
             object.__setattr__(self, name, value)
 
-    def draw_share(self, shape: noise.Shape, source: Randomness = SYSTEM) -> sampling.Ints:
+    def draw_share(self, shape: noise.Shape, source: Randomness = SYSTEM) -> noise.Ints:
         """The noise of one site, in scaled units; fresh in every call."""
         if self.kind == "skellam":
             return noise.skellam(self.share_sigma**2, shape, source)
         return noise.discrete_gaussian(self.share_sigma, shape, source)
 
-    def encode(self, values: ArrayLike, source: Randomness = SYSTEM) -> sampling.Ints:
+    def encode(self, values: ArrayLike, source: Randomness = SYSTEM) -> noise.Ints:
         """What a site hands to the secure sum: g·values plus its share.
 
         Parameters

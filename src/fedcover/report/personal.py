@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcover.calibration import Calibration
-from fedcover.methods.sketch.mix import LabelMix
-from fedcover.methods.sketch.personalise import Personal, blend
+from fedcover.methods.sketch.personalise import LabelMix, Personal, blend
 from fedcover.methods.sketch.result import SketchResult
 from fedcover.position import positions
 from fedcover.report import own_records

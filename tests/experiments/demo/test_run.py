@@ -20,7 +20,7 @@ import fedcover as fc
 from fedcover.cli.reproduce import reproduce
 from fedcover.errors import FedcoverError
 from fedcover.experiments import records
-from fedcover.experiments.demo import command, data, disclosure
+from fedcover.experiments.demo import command, data
 from fedcover.experiments.demo.results import OURS
 
 pytestmark = [pytest.mark.figures, pytest.mark.xdist_group("demo")]
@@ -236,7 +236,7 @@ def test_officer_reads_who_receives_what_after_the_coverage(plain, page):
 
 def test_every_field_of_the_file_is_named(tiny_run):
     text = (tiny_run.folder / f"{data.SMALL.name}.json").read_text(encoding="utf-8")
-    named = [field for fields in disclosure.IN_THE_FILE.values() for field in fields]
+    named = [field for fields in text.IN_THE_FILE.values() for field in fields]
     assert sorted(named) == sorted(json.loads(text)["calibration"])
 
 

@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 from fedcover.calibration import Calibration
 from fedcover.diagnostics import coverage_tails
 from fedcover.engines.remote.codes import Refusal
-from fedcover.methods.sketch.grid import bins_of
 from fedcover.methods.sketch.result import SketchResult
+from fedcover.methods.sketch.table import bins_of
 from fedcover.position import positions
 from fedcover.site import Site
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcover import checks
-from fedcover.experiments.demo import data, disclosure, text
+from fedcover.experiments.demo import data, text
 from fedcover.experiments.demo.results import (
     LOCAL,
     OURS,
@@ -20,7 +20,7 @@ from fedcover.experiments.demo.results import (
 )
 from fedcover.experiments.records import Results
 from fedcover.experiments.study import Agreement, Row
-from fedcover.report.figures import coverage as figures
+from fedcover.report.figures import charts as figures
 from fedcover.report.page import Plot, Section, Table, Text, responsive
 from fedcover.scores import APS
 
@@ -68,8 +68,8 @@ def sections(results: DemoResults) -> list[Section]:
         _methods(results),
         coverage(results),
         _numbers(results),
-        disclosure.table(results),
-        disclosure.caveats(results),
+        text.disclosure(results),
+        text.caveats(results),
         set_sizes(results),
         score_curves(results),
         label_mix(results),
@@ -155,7 +155,7 @@ def _promises(results: DemoResults) -> Text:
     ]
     by_promise: dict[str, list[str]] = {}
     for name in results.names:
-        promise = disclosure.sentence(text.calibration(results, name).guarantee)
+        promise = text.sentence(text.calibration(results, name).guarantee)
         by_promise.setdefault(promise, []).append(name)
     terms = [(", ".join(names), promise) for promise, names in by_promise.items()]
     return Text("What this promises, and when it does not hold", paragraphs, terms)

@@ -2,7 +2,7 @@
 
 method.py       its two halves, and its options
 search.py       the quantile by search, which is the default
-algorithm1.py   the quantile as published, without noise or with it
+algorithm1.py   the quantile as published, without noise or with it, and what the noisy one releases
 steps.py        the inner loop of the latter, compiled
 """
 

@@ -4,17 +4,15 @@ method.py        its two halves, and its options
 
 before a run
 plan.py          bins, rows and noise from public numbers, with the error that is predicted
-grid.py          the fixed public bins
 
 a run
 client.py        what is asked for, what a site answers, and what that costs it
 factor.py        noise that suits sums of bins
-table.py         the summed table, measured or exact
+table.py         the summed table, measured or exact, and its fixed public bins
 
 afterwards, as often as one likes
-mix.py           a site's label mix, and how well it is known
 curve.py         a target's misses by threshold, read off the table
-personalise.py   thresholds of a target, with all errors
+personalise.py   thresholds of a target for its label mix, with all errors
 certify.py       its certificate
 result.py        SketchResult, which does all of this
 file.py          and is a file

@@ -24,8 +24,8 @@ from fedcover.certificate import (
 from fedcover.errors import FedcoverError
 from fedcover.methods.base import Fit
 from fedcover.methods.sketch import factor
-from fedcover.methods.sketch.grid import upper_edges
 from fedcover.methods.sketch.personalise import Personal
+from fedcover.methods.sketch.table import upper_edges
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]

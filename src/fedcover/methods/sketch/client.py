@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedcover.errors import FedcoverError
 from fedcover.methods.sketch import factor, plan
-from fedcover.methods.sketch.grid import MOST_BINS, MOST_CELLS, bins_of
+from fedcover.methods.sketch.table import MOST_BINS, MOST_CELLS, bins_of
 from fedcover.position import TOP
 from fedcover.privacy import noise
 from fedcover.privacy.events import Event, ExactRelease, GaussianRelease

@@ -19,8 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcover.methods.sketch import factor
-from fedcover.methods.sketch.grid import middles, upper_edges
-from fedcover.methods.sketch.table import SketchTable, label_totals, row_totals
+from fedcover.methods.sketch.table import (
+    SketchTable,
+    label_totals,
+    middles,
+    row_totals,
+    upper_edges,
+)
 from fedcover.quantile import rounding_slack
 
 Float64 = NDArray[np.float64]
@@ -39,18 +44,18 @@ class Mixture:
     ----------
     table
         The table.
-    wanted
+    mix
         (C,) the target's label distribution P*.
     """
 
     table: SketchTable
-    wanted: Float64
+    mix: Float64
 
     @cached_property
     def weights(self) -> Float64:
         """(rows,) share of the target's labels in each row."""
         layout = self.table.layout
-        return np.bincount(layout.row_of, self.wanted, layout.rows).astype(np.float64)
+        return np.bincount(layout.row_of, self.mix, layout.rows).astype(np.float64)
 
     @cached_property
     def _totals(self) -> tuple[Float64, Float64]:
@@ -83,8 +88,8 @@ class Mixture:
         """(C,) share of the target's labels that no record has; only known without noise."""
         # Behind noise no row is known to be empty.
         if not self.table.exact:
-            return np.zeros(len(self.wanted))
-        return np.where(self.totals[self.table.layout.row_of] == 0, self.wanted, 0.0)
+            return np.zeros(len(self.mix))
+        return np.where(self.totals[self.table.layout.row_of] == 0, self.mix, 0.0)
 
     def quantile(self, alpha: float) -> Quantile:
         """Where the misses reach α."""

@@ -26,9 +26,8 @@ from fedcover.calibration import Cost
 from fedcover.classnames import names
 from fedcover.errors import FileError
 from fedcover.methods.sketch.client import MOST_CONFUSED
-from fedcover.methods.sketch.grid import MOST_BINS, MOST_CELLS
 from fedcover.methods.sketch.result import SketchResult
-from fedcover.methods.sketch.table import Layout, SketchTable
+from fedcover.methods.sketch.table import MOST_BINS, MOST_CELLS, Layout, SketchTable
 from fedcover.position import TOP
 from fedcover.privacy import accounting
 from fedcover.privacy.statement import PrivacyStatement

@@ -34,18 +34,19 @@ from fedcover.methods.base import (
 from fedcover.methods.sketch import client, plan
 from fedcover.methods.sketch.certify import shared_rows, with_certificate
 from fedcover.methods.sketch.client import MOST_CONFUSED
-from fedcover.methods.sketch.grid import (
+from fedcover.methods.sketch.personalise import LabelMix, Personal
+from fedcover.methods.sketch.table import (
     EXACT_BINS,
     FEWEST_BINS,
     MOST_BINS,
     MOST_CELLS,
     NOISY_BINS,
+    Layout,
+    SketchTable,
     checked_cuts,
+    numbered,
     standard_cuts,
 )
-from fedcover.methods.sketch.mix import LabelMix
-from fedcover.methods.sketch.personalise import Personal
-from fedcover.methods.sketch.table import Layout, SketchTable, numbered
 from fedcover.privacy import accounting
 from fedcover.privacy.events import Event
 from fedcover.privacy.randomness import SYSTEM, Randomness

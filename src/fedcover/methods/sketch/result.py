@@ -18,10 +18,14 @@ from fedcover.fit import Provenance, calibration_of
 from fedcover.inputs import listed
 from fedcover.methods.base import Fit, checked_certify
 from fedcover.methods.sketch.certify import with_certificate
-from fedcover.methods.sketch.grid import are_standard
-from fedcover.methods.sketch.mix import mix_of
-from fedcover.methods.sketch.personalise import Personal, blend, disagreement, level_named
-from fedcover.methods.sketch.table import SketchTable
+from fedcover.methods.sketch.personalise import (
+    Personal,
+    blend,
+    disagreement,
+    level_named,
+    mix_of,
+)
+from fedcover.methods.sketch.table import SketchTable, are_standard
 from fedcover.position import positions, scores_at
 from fedcover.privacy.statement import PrivacyStatement, compose_parallel
 from fedcover.results import Result

@@ -1,25 +1,88 @@
-"""What a federation may expect before it collects anything: from public numbers and score curves.
+"""A page in which one moves α, ε and the sizes of a federation, and sees what to expect of it.
 
-The parts are the package's own: the noise that a budget asks for, what it does to sums, the window
-they are averaged over, the certificate. Random counts are replaced by what is expected of them.
+A federation may know it before it collects anything, from public numbers and score curves. The
+parts are the package's own: the noise that a budget asks for, what it does to sums, the window they
+are averaged over, the certificate. Random counts are replaced by what is expected of them. The
+curves are those of the shipped CIFAR-10 outputs: misses and set sizes at every edge of the bins.
+The page has the formulas once more, in its script, with the curves as data.
+
+``python -m fedcover.experiments.playground docs/playground.html`` makes it anew.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcover.certificate import certified_rank, certify_known_mix
-from fedcover.experiments.playground.curves import Curves
+from fedcover._io.facts import to_json
+from fedcover._io.files import read_outputs
+from fedcover._io.writing import write
+from fedcover.certificate import TOTALS_SHARE, certified_rank, certify_known_mix
 from fedcover.methods.sketch import factor, plan
-from fedcover.methods.sketch.certify import views
+from fedcover.methods.sketch.certify import WINDOWS, views
 from fedcover.methods.sketch.curve import WHOLE_BIN
-from fedcover.methods.sketch.grid import standard_cuts
-from fedcover.methods.sketch.table import Layout
+from fedcover.methods.sketch.table import NOISY_BINS, Layout, bins_of, standard_cuts
+from fedcover.position import positions
 from fedcover.privacy.statement import Privacy
+from fedcover.scores import APS
+
+Int64 = NDArray[np.int64]
+
+TEMPERATURE = 1.6
+"""That of the experiments on CIFAR-10."""
+
+CLASSES = (
+    "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Whole numbers, so that the page and Python start from the same.
+
+    Attributes
+    ----------
+    records
+        Records of each class.
+    misses
+        (C, B) records of each class whose own score lies in a bin or above it, from the top.
+    left_out
+        (C, B) how many labels are missing, summed over the records of each class, from the sets
+        whose threshold is the lower edge of a bin.
+    """
+
+    records: int
+    misses: Int64
+    left_out: Int64
+
+
+@lru_cache(maxsize=1)
+def cifar10() -> Curves:
+    """Scores are APS with a random u of each record."""
+    path = files("fedcover.experiments") / "data" / "cifar10_resnet56.npz"
+    table = read_outputs(str(path), logits=True, temperature=TEMPERATURE)
+    y, score = table.require_labels(), APS()
+    cuts = np.array(standard_cuts(NOISY_BINS), dtype=np.int64)
+    # Not the usual u, a hash of the probabilities: their last bit differs between processors, and
+    # the page that is shipped can then be compared with the one that is made.
+    u = np.random.default_rng(0).random(len(y))
+    own = score.positions(table.probs, y, u=u)
+    every = positions(score.of_all(table.probs, u=u), score.distances_of_all(table.probs, u=u))
+    n_classes = len(CLASSES)
+    misses, left_out = (np.zeros((n_classes, NOISY_BINS), dtype=np.int64) for _ in range(2))
+    for k in range(n_classes):
+        for out, at in ((misses, own[y == k]), (left_out, every[y == k].ravel())):
+            counts = np.bincount(bins_of(at, cuts), minlength=NOISY_BINS)
+            out[k] = np.cumsum(counts)
+    return Curves(int((y == 0).sum()), misses, left_out)
+
 
 Float64 = NDArray[np.float64]
 
@@ -191,3 +254,53 @@ def _certified(
         seen, variance, totals, mix=pi, alpha=alpha, confidence=CONFIDENCE, total_sd=label_sd
     )
     return done.edges[0]
+
+
+def write_page(path: str | Path) -> None:
+    """Write the page, which needs nothing but a browser."""
+    write(path, html())
+
+
+def html() -> str:
+    """The page as text."""
+    import jinja2
+
+    pages = jinja2.Environment(
+        loader=jinja2.PackageLoader("fedcover.experiments", "."),
+        autoescape=True,
+        trim_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    template = pages.get_template("playground.html.j2")
+    return template.render(facts=facts(cifar10()), classes=CLASSES, temperature=TEMPERATURE)
+
+
+def facts(curves: Curves) -> str:
+    """Curves and constants of the package that the script takes from here."""
+    return to_json(
+        {
+            "records": curves.records,
+            "misses": _steps(curves.misses),
+            "left_out": _steps(curves.left_out),
+            "classes": list(CLASSES),
+            "delta": DELTA,
+            "confidence": CONFIDENCE,
+            "unit": factor.UNIT,
+            "label_share": plan.LABEL_SHARE,
+            "least_share_sigma": plan.LEAST_SHARE_SIGMA,
+            "whole_bin": WHOLE_BIN,
+            "windows": list(WINDOWS),
+            "totals_share": TOTALS_SHARE,
+        },
+        compact=True,
+    )
+
+
+def _steps(counts: NDArray[np.int64]) -> list[list[int]]:
+    """What each bin adds: short numbers."""
+    steps: list[list[int]] = np.diff(counts, axis=1, prepend=0).tolist()
+    return steps
+
+
+if __name__ == "__main__":
+    write_page(sys.argv[1])

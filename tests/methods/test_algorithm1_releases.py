@@ -9,13 +9,13 @@ import pytest
 
 from fedcover.errors import FedcoverError
 from fedcover.labelshift.weights import oracle_ratio
-from fedcover.privacy.accounting import epsilon
-from fedcover.privacy.views import (
+from fedcover.methods.dp_fedcp.algorithm1 import (
     IMAGENET_SIZES,
     AlgorithmOne,
     imagenet_mixture,
     size_mixture,
 )
+from fedcover.privacy.accounting import epsilon
 
 # ε at δ = 1e-5 of (a) and (b), each for one run and for 1000, with the digits that are known.
 KNOWN = {
