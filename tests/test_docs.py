@@ -26,9 +26,7 @@ def name(page):
     return page.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize(
-    "page", [p for p in PAGES if runnable(p) and p not in GALLERY], ids=name
-)
+@pytest.mark.parametrize("page", [p for p in PAGES if runnable(p) and p not in GALLERY], ids=name)
 @pytest.mark.filterwarnings("default")
 def test_page_runs(page, tmp_path, monkeypatch, capsys):
     """A block of text behind a block of Python is what that prints."""

@@ -66,9 +66,7 @@ def broken(pages):
             there = (path.parent / unquote(to.path)).resolve() if to.path else path
             there = there / "index.html" if there.is_dir() else there
             anchor = unquote(to.fragment)
-            if not there.exists() or (
-                anchor and there in places and anchor not in places[there]
-            ):
+            if not there.exists() or (anchor and there in places and anchor not in places[there]):
                 yield f"{path.name}: {link}"
 
 
@@ -79,14 +77,18 @@ def test_links_and_anchors_hold(pages):
 
 def test_a_broken_link_and_a_broken_anchor_are_found(tmp_path):
     page = tmp_path / "a.html"
-    text = '<h2 id="here"></h2><a href="#here"></a><a class="x" href="#gone"></a><a href="b.html"></a>'
+    text = (
+        '<h2 id="here"></h2><a href="#here"></a><a class="x" href="#gone"></a><a href="b.html"></a>'
+    )
     page.write_text(text)
     assert list(broken({page: text})) == ["a.html: #gone", "a.html: b.html"]
 
 
 def test_the_pages_need_nothing_from_elsewhere(site, pages):
     """Scripts, styles, fonts and figures are files of the site; links may lead elsewhere."""
-    parts = re.compile(r'<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href)="((?:https?:)?//[^"]*)"')
+    parts = re.compile(
+        r'<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href)="((?:https?:)?//[^"]*)"'
+    )
     for path, text in pages.items():
         assert parts.findall(text) == [], path.name
     for style in site.rglob("*.css"):
@@ -191,7 +193,14 @@ def test_faults_are_found(chromium):
     )
     said = " ".join(page.evaluate(FAULTS))
     page.close()
-    for fault in ("wider than the window", "overlap", "code cut off", "clipped", "no figure", "not typeset"):
+    for fault in (
+        "wider than the window",
+        "overlap",
+        "code cut off",
+        "clipped",
+        "no figure",
+        "not typeset",
+    ):
         assert fault in said
 
 
@@ -204,3 +213,13 @@ def test_search_works_in_pages_opened_as_files(site, chromium):
     result.wait_for(timeout=20_000)
     assert "html" in result.get_attribute("href")
     page.close()
+
+
+def test_the_steps_of_the_proof_keep_their_numbers(pages):
+    """They refer to each other; a list that begins at 4 must not begin at 1."""
+    (text,) = (
+        text
+        for path, text in pages.items()
+        if path.name == "certificate.html" and path.parent.name != "gallery"
+    )
+    assert re.findall(r'<ol start="(\d+)">', text) == ["4", "7", "10", "12"]
