@@ -1,7 +1,7 @@
-"""The pages of the gallery: `python -m tests.gallery` runs their code and keeps the figures it draws.
+"""The pages of the gallery: `python -m tests.gallery` runs their code and keeps the figures.
 
-A page saves its figure as gallery-NAME.png and shows the one in docs/images. tests/test_docs.py runs every page
-and compares the two, so that no figure outlives the code that drew it.
+A page saves its figure as gallery-NAME.png and shows the one in docs/images. tests/test_docs.py
+runs every page and compares the two, so that no figure outlives the code that drew it.
 """
 
 from __future__ import annotations
