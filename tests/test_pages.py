@@ -107,7 +107,8 @@ def test_formulas_are_small_and_licensed(site):
 LOOKED_AT = (
     "index", "quickstart", "choose", "label-shift", "sketch", "certificate", "guarantees",
     "privacy", "tutorial", "gallery/index", "gallery/images", "gallery/hundred", "serving",
-    "compare", "glossary", "methods", "flower", "commands", "playground",
+    "compare", "glossary", "methods", "flower", "commands", "threat-model",
+    "playground",
 )  # fmt: skip
 WINDOWS = {
     "wide": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"},
