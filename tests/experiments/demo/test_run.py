@@ -235,9 +235,9 @@ def test_officer_reads_who_receives_what_after_the_coverage(plain, page):
 
 
 def test_every_field_of_the_file_is_named(tiny_run):
-    text = (tiny_run.folder / f"{data.SMALL.name}.json").read_text(encoding="utf-8")
+    file = (tiny_run.folder / f"{data.SMALL.name}.json").read_text(encoding="utf-8")
     named = [field for fields in text.IN_THE_FILE.values() for field in fields]
-    assert sorted(named) == sorted(json.loads(text)["calibration"])
+    assert sorted(named) == sorted(json.loads(file)["calibration"])
 
 
 def test_a_hospital_can_work_out_the_mix_of_the_others(tiny_run):
