@@ -20,7 +20,7 @@ import fedcover as fc
 from fedcover.cli.reproduce import reproduce
 from fedcover.errors import FedcoverError
 from fedcover.experiments import records
-from fedcover.experiments.demo import command, data
+from fedcover.experiments.demo import command, data, text
 from fedcover.experiments.demo.results import OURS
 
 pytestmark = [pytest.mark.figures, pytest.mark.xdist_group("demo")]
