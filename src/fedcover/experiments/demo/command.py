@@ -19,7 +19,7 @@ from fedcover.errors import FedcoverError, FileError
 from fedcover.experiments import runner
 from fedcover.experiments.demo import data, text
 from fedcover.experiments.demo.results import GLOBAL, OURS, DemoResults
-from fedcover.experiments.demo.study import DemoStudy, sections
+from fedcover.experiments.demo.study import DemoStudy, after_the_figure, coverage
 from fedcover.report import page
 from fedcover.report.estimate import Estimate
 
@@ -124,7 +124,7 @@ def _results_csv(results: DemoResults, path: Path) -> None:
 
 def write_page(results: DemoResults, out: Path) -> None:
     """Write report.html, and its figures as .svg and .png."""
-    figure, *drawn = [*sections(results), _reproduce(results)]
+    figure, drawn = coverage(results), [*after_the_figure(results), _reproduce(results)]
     small, promised = data.SMALL, text.promise(results.alpha)
     lead = [
         "These hospitals share one model, and none may show its records to the others. Each sees "

@@ -65,8 +65,12 @@ class DemoStudy:
 
 def sections(results: DemoResults) -> list[Section]:
     """All of them, in the order in which a reader would ask."""
+    return [coverage(results), *after_the_figure(results)]
+
+
+def after_the_figure(results: DemoResults) -> list[Section]:
+    """What follows the figure of coverage."""
     return [
-        coverage(results),
         text.glossary(results),
         _methods(results),
         _numbers(results),
