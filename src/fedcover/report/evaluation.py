@@ -16,7 +16,7 @@ from fedcover.report.score_axis import span
 
 TONES = {"below": "bad", "on": "good", "above": "good"}
 
-TITLES = {FILE: "every file", CLASS: "every class", SIZE: "sets of every size"}
+TITLES = {FILE: "file by file", CLASS: "class by class", SIZE: "by size of the set"}
 
 PANELS = 3
 """Most levels that are drawn; the tables have all."""
@@ -46,7 +46,8 @@ def write(
     lead = [
         f"The sets of {cal.target} were made for {made.overall(0).n:,} labelled records "
         f"({files}). Coverage is the share of them whose label is in its set. The promise is for "
-        f"records that follow the label mix of {cal.target} and did not calibrate."
+        f"records that follow the label mix of {cal.target} and did not calibrate: a file "
+        "of another site may be covered more or less."
     ]
     shown = [part for part in made.parts if part != ALL]
     sections: list[Section] = [
@@ -143,7 +144,7 @@ def _groups(made: Evaluation, part: str) -> Plot:
     alt = f"Coverage at α = {cal.alpha[0]:g}: " + ", ".join(
         f"{made.named(part, key)} {first[key].value:.1%}" for key in kept if key in first
     )
-    question = f"How often are {TITLES[part]} covered?" if part in TITLES else "Is it kept?"
+    question = "How often is the label in the set" + (f", {TITLES[part]}?" if part != ALL else "?")
     answer = _spread(made, part, first)
     name = f"by-{part.replace(' ', '-')}"
     return responsive(name, question, answer, caption, alt, figures.bands, levels, names, targets)
@@ -153,13 +154,16 @@ def _spread(made: Evaluation, part: str, groups: Mapping[object, Coverage]) -> s
     if part == ALL:
         return f"At α = {made.calibration.alpha[0]:g}: {made.said(0)}."
     low, high = (f(groups, key=lambda k: groups[k].value) for f in (min, max))
-    level = f"At α = {made.calibration.alpha[0]:g} "
+    level = f"At α = {made.calibration.alpha[0]:g}"
     if len(groups) == 1:
-        return f"{level}there is one group, {made.named(part, low)}."
-    said = (
-        f"{level}{groups[low].value:.1%} ({made.named(part, low)}, {groups[low].n:,} records) to "
-        f"{groups[high].value:.1%} ({made.named(part, high)}, {groups[high].n:,} records)."
+        return f"{level} there is {made.named(part, low)} alone."
+    if groups[low].value == groups[high].value:
+        return f"{level}: {groups[low].value:.1%} everywhere."
+    ends = (
+        f"{groups[key].value:.1%} ({made.named(part, key)}, n = {groups[key].n:,})"
+        for key in (low, high)
     )
+    said = f"{level}: {' to '.join(ends)}."
     if part == SIZE:
         return f"{said} Large sets mark the records about which the model is unsure."
     return said
@@ -193,7 +197,7 @@ def _numbers(made: Evaluation, part: str) -> Table:
     ]
     columns = ["Records", *(f"α = {a:g}" for a in made.calibration.alpha)]
     caption = f"Coverage in percent, its {made.confidence:.0%} band, and the number of records."
-    return Table(f"Show the numbers of {TITLES[part]}", columns, rows, caption, folded=True)
+    return Table(f"Show the numbers {TITLES[part]}", columns, rows, caption, folded=True)
 
 
 def _cell(c: Coverage | None) -> str:
@@ -219,8 +223,8 @@ def _thresholds(cal: Calibration) -> Plot:
 
 def _left(cal: Calibration) -> Text:
     sent = (
-        f"{cal.cost.rounds} rounds; a site sent {cal.cost.bytes_up:,} bytes and received "
-        f"{cal.cost.bytes_down:,}."
+        f"{cal.cost.rounds} round{'s' * (cal.cost.rounds != 1)}; a site sent "
+        f"{cal.cost.bytes_up:,} bytes and received {cal.cost.bytes_down:,}."
     )
     scores = "Raw scores left the sites." if cal.shares_scores else "No list of scores left a site."
     said = (

@@ -61,7 +61,8 @@ def thresholds(
         axes.invert_yaxis()
     axes.set_xlim(-0.02, 1.02)
     axes.grid(axis="x")
-    axes.set_xlabel("threshold: the largest score with which a label is in the set")
+    short, long = "threshold: largest score in the set", "the largest score with which a label is"
+    axes.set_xlabel(short if width <= style.NARROW else f"threshold: {long} in the set")
     keys = [
         key(text, LOOKS[k % len(LOOKS)][0], marker=LOOKS[k % len(LOOKS)][2], ls="", ms=5)
         for k, text in enumerate(levels)
@@ -90,6 +91,8 @@ def bands(
         The promise 1-α of each level.
     """
     figure, panels = style.panels(len(levels), 3, width, 0.95, 0.5 + 0.24 * len(names))
+    lows = [c.low for groups in levels.values() for c in groups if c is not None and c.n]
+    left = 10 * np.floor(10 * min([*lows, *targets]) - 0.2)
     for panel, (title, groups), target in zip(panels, levels.items(), targets, strict=True):
         panel.set_title(title)
         panel.axvline(100 * target, color=INK, lw=1, ls=style.DASHED, zorder=1)
@@ -101,7 +104,7 @@ def bands(
             panel.plot([100 * c.low, 100 * c.high], [y, y], color=colour, lw=1.4, zorder=2)
             look: Any = {"color": colour, "mec": PAPER, "mew": 0.6, "zorder": 3}
             panel.plot(100 * c.value, y, marker, ms=6, **look)
-        panel.set_xlim(-2, 102)
+        panel.set_xlim(max(-2, left), 102)
         panel.grid(axis="x")
         crop = 24 if width > style.NARROW else 14
         style.named_rows(panel, [style.shortened(name, crop) for name in names])
