@@ -27,7 +27,10 @@ def signatures(
         typer.Option(help="With --sign-with: your name in the rosters of those who read it."),
     ] = None,
 ) -> None:
-    """Show who signed a file; with --trusted, refuse one that nobody trusted has signed."""
+    """Show who signed a file; with --trusted, refuse one that nobody trusted has signed.
+
+    Example: fedcover signatures calibrations/mercy.json --trusted roster.txt
+    """
     if (sign_with is None) != (name is None):
         raise FedcoverError(
             "only one of --sign-with and --name is given",
