@@ -211,3 +211,12 @@ def test_a_server_cannot_write_lines_of_its_own_into_the_log(net):
 
     guarded(Envelope("ask", "r").to_bytes(), net.node(0).state, answer)
     assert len(net.log("s0").splitlines()) == 2
+
+    def fail(envelope):
+        raise ValueError("\x1b[2J\u202e one\n2026-01-01T00:00:00 all is well")
+
+    guarded(Envelope("ask", "r").to_bytes(), net.node(0).state, fail)
+    lines = net.log("s0").splitlines()
+    assert all(line.isprintable() for line in lines)
+    assert "2026-01-01T00:00:00 all is well" in net.log("s0")
+    assert not any(line.startswith("2026-01-01") for line in lines)

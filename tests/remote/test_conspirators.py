@@ -78,6 +78,24 @@ def test_a_server_that_says_more_at_hello_than_in_the_sum_is_refused(tmp_path, p
     assert net.answers() == dict.fromkeys(net.ledgers, 0)
 
 
+def test_a_sum_in_a_run_that_announced_the_server_view_is_refused(tmp_path):
+    """Its noise would be shared out, and the site's own file say that any number may conspire."""
+    net = Net(tmp_path, budget=BUDGET)
+    header = {"method": "sketch", "privacy": SERVER_VIEW.to_facts()}
+
+    def fault(name, envelope, answer):
+        if envelope.phase != "hello":
+            return answer()
+        lie = Envelope("hello", envelope.run, 0, header)
+        return _replying_to(envelope, Envelope.of_bytes(answer(lie.to_bytes())))
+
+    net.fault = fault
+    with pytest.raises(fc.FedcoverError, match=r"\(code 'agreement'\)"):
+        Server(net).go()
+    assert net.asked("keys")
+    assert net.answers() == dict.fromkeys(net.ledgers, 0)
+
+
 def _replying_to(envelope, reply):
     from fedcover.engines.remote.envelope import digest
 

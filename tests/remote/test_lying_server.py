@@ -14,6 +14,7 @@ import pytest
 import fedcover as fc
 from fedcover.engines.base import Publication, is_of_run
 from fedcover.engines.remote.codes import CODES
+from fedcover.engines.remote.envelope import Envelope
 from fedcover.engines.remote.result_message import fit_message, result_header, sketch_message
 from fedcover.identity import fingerprint
 from fedcover.methods.sketch.factor import measured
@@ -27,6 +28,7 @@ from tests.remote.federation import (
     OPEN,
     SERVER_VIEW,
     SKETCH,
+    SUMS,
     Net,
     coordinator,
     identity,
@@ -171,6 +173,48 @@ def test_without_a_ledger_all_of_it_is_reported(unledgered):
     assert cal.reveals.startswith("Reported by the coordinator")
 
 
+def test_with_a_delta_of_the_servers_choice_own_records_keep_that_of_the_ledger(private):
+    # At δ = .5 nearly any noise has ε = 0: this site's own file said so.
+    low = replace(SERVER_VIEW, epsilon=1e-4, delta=0.5)
+    facts = {"method": "sketch", "privacy": low.to_facts()}
+    again = Envelope("hello", "november", 0, facts).to_bytes()
+    assert Envelope.of_bytes(private.transport.node(0).handle(again)).phase == "hello"
+    assert tell(
+        private,
+        lambda sketch: replace(sketch, privacy=replace(sketch.privacy, epsilon=1e-4, delta=0.5)),
+    )
+    said = fc.Calibration.load(private.transport.folder / "s0.json").privacy
+    assert said.reported.delta == 0.5
+    assert (said.epsilon, said.delta) == (pytest.approx(2.0), 1e-5)
+
+
+@pytest.mark.parametrize("later", [SERVER_VIEW, replace(SUMS, conspirators=2)])
+def test_another_view_than_that_of_the_sums_is_not_stated(tmp_path, later):
+    """A second hello announced it, after the ledger was charged for shares of the noise."""
+    net = Signing(tmp_path, made(sizes=SIZES), budget=BUDGET)
+    engine = coordinator(net, alpha=(0.1, 0.2))
+    fc.collect(None, SKETCH, SUMS, engine)
+    assert tell(engine)
+    facts = {"method": "sketch", "privacy": later.to_facts()}
+    again = Envelope("hello", "november", 0, facts).to_bytes()
+    assert Envelope.of_bytes(net.node(0).handle(again)).phase == "hello"
+
+    def state(sketch):
+        kind = {"view": later.view, "conspirators": later.conspirators}
+        return replace(sketch, privacy=replace(sketch.privacy, **kind))
+
+    assert refused(engine, "result", state)
+
+
+def test_words_that_steer_a_screen_are_not_taken_into_a_statement(private):
+    def steer(sketch):
+        first, *more = sketch.privacy.events
+        events = (replace(first, what="\x1b[2Jno noise at all"), *more)
+        return replace(sketch, privacy=replace(sketch.privacy, events=events))
+
+    assert refused(private, "result", steer)
+
+
 def test_what_the_server_says_of_itself_beside_does_not_move_own_numbers(private):
     """A weaker promise is taken, as reported: a renewed sketch states both runs."""
     weaker = replace(private.publication.statement, epsilon=7.0)
@@ -264,6 +308,20 @@ def test_thresholds_that_grow_with_alpha(exact):
     fit = exact.publication.published["s0"]
     assert (fit.positions[0] > fit.positions[1]).all()
     assert refused(exact, "result", turned)
+
+
+@pytest.mark.parametrize("levels", [1001, 40_000])
+def test_more_levels_than_anybody_asks_for(private, levels):
+    # 40,000 took a site most of a minute with three labels, and disk for each of them.
+    assert refused(private, "query", alphas=list(np.linspace(1e-6, 0.999, levels)))
+
+
+def test_more_levels_than_sites_take_are_refused_before_a_run(tmp_path):
+    net = Net(tmp_path, made(sizes=SIZES))
+    many = coordinator(net, alpha=np.linspace(0.001, 0.999, 1001))
+    with pytest.raises(fc.FedcoverError, match="levels"):
+        fc.collect(None, SKETCH, SERVER_VIEW, many)
+    assert set(net.answers().values()) == {0}
 
 
 def test_a_coverage_that_is_off_by_more_than_all(exact):
@@ -365,8 +423,6 @@ def replay(engine, change):
     )
     before = held(engine)
     node = engine.transport.node(0)
-    from fedcover.engines.remote.envelope import Envelope
-
     reply = Envelope.of_bytes(node.handle(change(sent).to_bytes()))
     assert held(engine) == before
     return reply.header.get("code")
@@ -377,6 +433,37 @@ def test_the_result_of_another_run(signed, tmp_path):
     fc.calibrate(None, (0.1, 0.2), fc.methods.DPFedCP(), engine=other)
     assert other.informed == ["s0", "s1", "s2", "s3"]
     assert replay(signed, lambda e: replace(e, run="november")) == "signature"
+
+
+def test_an_older_result_that_was_signed_as_well(signed):
+    path = signed.transport.folder / "s0.json"
+    new = coordinator(signed.transport, run="december", alpha=(0.05, 0.2), key=KEY)
+    fc.calibrate(None, (0.05, 0.2), fc.methods.DPFedCP(), engine=new)
+    assert new.informed == ["s0", "s1", "s2", "s3"]
+    assert replay_of(signed, "november") == "signature"  # nor after another hello of that run
+    hello = Envelope("hello", "november", 0, {"method": "dp-fedcp", "privacy": None})
+    assert Envelope.of_bytes(signed.transport.node(0).handle(hello.to_bytes())).phase == "hello"
+    assert replay_of(signed, "november") == "signature"
+    assert fc.Calibration.load(path).alpha == (0.05, 0.2)
+    assert (
+        replay_of(signed, "december") is None
+    )  # the latest may be lost on the way, and comes again
+    assert fc.Calibration.load(path).alpha == (0.05, 0.2)
+
+
+def replay_of(engine, run):
+    """The last message of a run as it went to s0, once more; the code of a refusal."""
+    sent = next(
+        e
+        for n, e, _ in engine.transport.heard[::-1]
+        if (n, e.phase, e.run) == ("s0", "finish", run)
+    )
+    return Envelope.of_bytes(engine.transport.node(0).handle(sent.to_bytes())).header.get("code")
+
+
+def test_a_signed_result_without_a_time(signed, monkeypatch):
+    monkeypatch.setattr("fedcover.engines.remote.publication.time.time_ns", lambda: "noon")
+    assert refused(signed, "signature")
 
 
 def test_the_result_of_another_site(signed):

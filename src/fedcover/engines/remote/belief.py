@@ -7,6 +7,7 @@ to, or than the ledger was charged with, is refused. Nothing here looks at a rec
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from fedcover.methods.sketch.method import Sketch
 from fedcover.methods.sketch.result import SketchResult
 from fedcover.privacy import accounting
 from fedcover.privacy.events import Event
-from fedcover.privacy.ledger_entries import LedgerState, merged
+from fedcover.privacy.ledger_entries import Entry, LedgerState, merged
 from fedcover.privacy.statement import LEDGER, REPORTED, RUN, Privacy, PrivacyStatement
 
 CLOSE = 1e-6
@@ -44,6 +45,8 @@ class Known:
         What the site agreed to at the hello.
     ledger
         The site's ledger as it is now; None where it keeps none.
+    summed
+        Against how many conspirators its answers in this run were summed, those that were.
     size_is_public
         Whether the site said how many records it has.
     roster
@@ -57,6 +60,7 @@ class Known:
     method: str
     privacy: Privacy | None
     ledger: LedgerState | None = None
+    summed: tuple[int, ...] = ()
     size_is_public: bool = True
     roster: frozenset[str] | None = None
     least_sum: int = 2
@@ -79,11 +83,14 @@ class Known:
         if self.ledger is None:
             return replace(said, word=REPORTED)
         budget, events = self.ledger.budget, self.charged
+        # With a δ of the server's choice any ε is 0: the ledger's own is what the site can mean.
+        delta = min(agreed.delta, budget.delta)
         kind = {f.name: getattr(agreed, f.name) for f in fields(Privacy)}
         return PrivacyStatement(
             **kind
             | {
-                "epsilon": accounting.epsilon(merged(events), agreed.delta),
+                "epsilon": accounting.epsilon(merged(events), delta),
+                "delta": delta,
                 "unit": budget.unit,
                 "relation": budget.relation,
             },
@@ -97,12 +104,15 @@ class Known:
 
     def _check(self, said: PrivacyStatement, agreed: Privacy) -> None:
         """Refuses a statement that cannot be true of this run."""
+        # A second hello may have announced what the charges were not made for.
+        if self.summed and not (agreed.secure_sum and min(self.summed) >= agreed.conspirators):
+            raise _refused("the statement of privacy holds against more than the sums of this run")
         for one in fields(Privacy):
             name = one.name
             mine, theirs = getattr(agreed, name), getattr(said, name)
             if name not in ("epsilon", "delta") and mine != theirs:
                 raise _refused(f"the statement of privacy has another {name} than was agreed to")
-        texts = (said.effect, said.home, *said.public)
+        texts = (said.effect, said.home, *said.public, *(event.what for event in said.events))
         if not all(text.isprintable() and len(text) <= LONGEST for text in texts):
             raise _refused("the statement of privacy has words that cannot be")
         if said.word != RUN or said.reported is not None:
@@ -153,6 +163,13 @@ class Known:
 
     def _may_be_summed(self, sites: tuple[str, ...]) -> bool:
         return len(sites) >= self.least_sum and (self.roster or frozenset()).issuperset(sites)
+
+
+def rounds_of(answers: Iterable[Entry], run: str, site: str) -> set[str]:
+    """The numbers of the rounds of a run in which a ledger was charged."""
+    names = (one.query_id or "" for one in answers)
+    begin = f"{run}/{site}/"
+    return {n.removeprefix(begin).split("/")[0] for n in names if is_of_run(n, run, site)}
 
 
 def _check_counts(sketch: SketchResult) -> None:

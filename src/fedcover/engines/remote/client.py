@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedcover.engines.base import charged_answer, query_id
 from fedcover.engines.remote import heads
-from fedcover.engines.remote.belief import Known
+from fedcover.engines.remote.belief import Known, rounds_of
 from fedcover.engines.remote.client_state import ClientState
 from fedcover.engines.remote.codes import Refusal, code_of
 from fedcover.engines.remote.envelope import Envelope, digest
@@ -223,9 +223,13 @@ class Client:
         message = _payload(envelope)
         signatures: tuple[Signature, ...] = ()
         if self.coordinator is not None:
-            signatures = (checked_signature(envelope, self.site.name, self.coordinator),)
+            latest = self.state.published()
+            one, when = checked_signature(envelope, self.site.name, self.coordinator, latest)
+            signatures = (one,)
         known = self._known(envelope.run, run_method, privacy)
         make = calibration_from(message, envelope.header, self.site, known)
+        if signatures:
+            self.state.keep_published(when)
         if self.out is not None:
             try:
                 calibration = replace(make(), signatures=signatures)
@@ -239,12 +243,17 @@ class Client:
 
     def _known(self, run: str, run_method: str, privacy: Privacy | None) -> Known:
         """What this site knows of a run by itself."""
+        state = None if self.ledger is None else self.ledger.state()
+        rounds = () if state is None else rounds_of(state.answers, run, self.site.name)
+        sums = (self.state.summed(f"{run}/{number}") for number in rounds)
         return Known(
             run=run,
             site=self.site.name,
             method=run_method,
             privacy=privacy,
-            ledger=None if self.ledger is None else self.ledger.state(),
+            ledger=state,
+            # A round that was begun when there was no such number has one conspirator.
+            summed=tuple(one.get("conspirators", 1) for one in sums if one is not None),
             size_is_public=privacy is None or self._size_is_public(privacy),
             roster=None if self.participant is None else frozenset(self.participant.roster),
             least_sum=self.policy.least_sum,

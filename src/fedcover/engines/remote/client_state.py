@@ -126,8 +126,23 @@ class ClientState:
             )
         return wire.decode(stored[len(asked) :])
 
+    def published(self) -> int:
+        """When the latest signed result that was taken here was signed; 0 before there is one."""
+        when = (self._facts("published.json") or {"when": 0}).get("when")
+        if type(when) is not int:
+            raise _unusable(self.folder / "published.json", "is damaged")
+        return when
+
+    def keep_published(self, when: int) -> None:
+        """Remembers it, so that an older one is not taken afterwards."""
+        self._keep("published.json", {"when": when})
+
     def log(self, text: str) -> None:
-        """An entry for the people at this site; a log that cannot be written stops nothing."""
+        """An entry for the people at this site; a log that cannot be written stops nothing.
+
+        Words of a server may stand in it: they steer no screen, and begin no line.
+        """
+        text = "\n    ".join(map(_plain, text.splitlines()))
         with suppress(OSError):
             path = self.folder / "log.txt"
             if path.exists() and path.stat().st_size > MOST_LOG:
@@ -169,6 +184,10 @@ class ClientState:
 
     def _handle(self, name: str, how: int) -> int:
         return os.open(self.folder / name, os.O_WRONLY | os.O_CREAT | how, 0o600)
+
+
+def _plain(line: str) -> str:
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
 
 
 def _short(name: str) -> str:

@@ -37,6 +37,7 @@ from fedcover.engines.remote.envelope import Envelope, checked_run
 from fedcover.engines.remote.handshake import Members, as_before, introduction
 from fedcover.engines.remote.heads import KEY, Head, LedgerHeads, head_of, is_older
 from fedcover.engines.remote.result_message import (
+    check_levels,
     check_publishable,
     result_header,
     result_message,
@@ -166,6 +167,8 @@ class Coordinator(Engine):
 
     def run(self, method: Method, task: Task, sites: Sequence[Site] | None) -> Outcome:
         """Both halves of a method to the end; finished rounds are played back, not repeated."""
+        for alphas in (task.alphas, checks.alphas(self.alpha)):
+            check_levels(alphas, task.n_classes)
         if task.seed is None:  # the same run must make the same choices, or it asks other queries
             task = replace(task, seed=int(digest(self.run_name)[:8], 16))
         done = 0

@@ -91,7 +91,15 @@ class SitePolicy:
         checks, at this site too.
         """
         self._check_conspirators(conspirators)
-        if announced is not None and announced.secure_sum:
+        if announced is not None and not announced.secure_sum:
+            # Its noise would be shared out, and the statement say that it holds however many tell.
+            raise Refusal(
+                "agreement",
+                f"a secure sum in a run that announced the view {announced.view!r}",
+                allowed="secure sums in runs of view 'secure-sum'",
+                fix="Do not answer this server: its statement would not hold",
+            )
+        if announced is not None:
             promised = announced.conspirators
             if conspirators < promised:
                 raise Refusal(

@@ -1,11 +1,13 @@
 """What a coordinator signs of its last message, and how a site checks it.
 
 The signature is for one site of one run: the result of another run, or of another site, does not
-pass for it. It covers every fact of the header and every byte of the message.
+pass for it. It covers every fact of the header and every byte of the message. The time of signing
+is one of these facts, so that a site can tell an old result from the latest: both are signed.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -22,18 +24,28 @@ if TYPE_CHECKING:
 KEY = "signature"
 """Where the signature stands in the header."""
 
+TIME = "signed_at"
+"""Where the time of signing stands in it, in nanoseconds by the coordinator's clock."""
+
 
 def signed_header(
     identity: Identity, run: str, site: str, header: Mapping[str, Any], message: Message
 ) -> dict[str, Any]:
     """The header with the coordinator's signature of the whole."""
-    facts = _facts(run, site, header, message)
+    dated = {**header, TIME: time.time_ns()}
+    facts = _facts(run, site, dated, message)
     one = signed(identity, COORDINATOR, COORDINATOR, "publication", **facts)
-    return {**header, KEY: facts_of(one)}
+    return {**dated, KEY: facts_of(one)}
 
 
-def checked_signature(envelope: Envelope, site: str, coordinator: Roster) -> Signature:
-    """The coordinator's signature of what it published for this site in this run; else refused."""
+def checked_signature(
+    envelope: Envelope, site: str, coordinator: Roster, latest: int
+) -> tuple[Signature, int]:
+    """The coordinator's signature of what it published for this site in this run, and its time.
+
+    Refused are all others, and what was signed before `latest`: the time of the result that the
+    site has.
+    """
     assert envelope.payload is not None
     header = {key: value for key, value in envelope.header.items() if key != KEY}
     if KEY not in envelope.header:
@@ -48,7 +60,12 @@ def checked_signature(envelope: Envelope, site: str, coordinator: Roster) -> Sig
             raise _refused(f"has a signature of another {what}")
     if not holds(found, coordinator):
         raise _refused("has a signature that no key of the coordinator made, or a revoked one")
-    return found
+    when = header.get(TIME)
+    if type(when) is not int:
+        raise _refused("has no time in its signature")
+    if when < latest:
+        raise _refused("was signed before the result that this site has")
+    return found, when
 
 
 def _facts(run: str, site: str, header: Mapping[str, Any], message: Message) -> dict[str, Any]:
@@ -62,6 +79,7 @@ def _refused(why: str) -> Refusal:
         "signature",
         f"what was published {why}",
         allowed="results signed by the coordinator whose public key stands in `coordinator`",
-        fix="Have the run sign with `key`, or put its new public key into this site's file. If "
-        "neither is missing, somebody else sent this",
+        fix="Have the run sign with `key`, or put its new public key into this site's file. Was "
+        "the coordinator's clock put back, then wait, or remove published.json from the folder "
+        "for state. If it is none of these, somebody else sent this",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,6 +35,9 @@ NUMBERS = ("total", "available")
 MOST_WORDS = 1 << 16
 """Bytes of what a method may say of a fit."""
 
+MOST_LEVELS, MOST_THRESHOLDS = 1000, 1 << 24
+"""Levels of a result, and levels times labels: a site works on each, and a server names them."""
+
 
 @dataclass(frozen=True)
 class _Words:
@@ -63,6 +66,16 @@ def check_publishable(method: Method) -> None:
             allowed="numbers, texts, None and lists of them",
             fix="Keep other things out of the fields of the method",
         ) from None
+
+
+def check_levels(alphas: Sequence[float], n_classes: int) -> None:
+    """Refuses more levels than a site makes thresholds for."""
+    if len(alphas) > MOST_LEVELS or len(alphas) * n_classes > MOST_THRESHOLDS:
+        raise FedcoverError(
+            f"{len(alphas):,} levels of {n_classes:,} labels for sites that are elsewhere",
+            allowed=f"at most {MOST_LEVELS:,} levels, and {MOST_THRESHOLDS:,} thresholds",
+            fix="Take fewer levels; with a sketch every site can make others by itself",
+        )
 
 
 def result_message(publication: Publication) -> dict[str, Message]:
@@ -156,6 +169,7 @@ def _personalised(
         temperature=site.temperature,
         label_names=site.label_names,
     )
+    check_levels(facts["alphas"], site.n_classes)
     alphas = checks.alphas(facts["alphas"])
     certify = facts.get("certify")
     if certify is not None:
@@ -181,6 +195,7 @@ def _error(sketch: SketchResult, site: Site, alphas: tuple[float, ...]) -> NDArr
 def _finalised(
     message: Message, facts: Mapping[str, Any], site: Site, known: Known
 ) -> Callable[[], Calibration]:
+    check_levels(facts["alphas"], site.n_classes)
     alphas = checks.alphas(facts["alphas"])
     method = registry.named(facts["method"]).method(**facts["options"])
     known.check_method(facts["method"])
