@@ -75,10 +75,12 @@ def test_wheel_has_every_file_of_the_package(wheel):
     assert "fedcover/py.typed" in packed
 
 
-def test_sdist_builds_the_same_wheel(wheel, tmp_path):
+def test_sdist_builds_the_same_wheel(wheel, environment, tmp_path):
     """The source archive alone is enough, and has the licence and the tests."""
     build = "from hatchling.build import build_sdist; print(build_sdist({!r}))"
-    name = ran(sys.executable, "-c", build.format(str(tmp_path)), cwd=ROOT).split()[-1]
+    python = environment[1]
+    ran(python, "-m", "pip", "install", "-q", "hatchling>=1.25", cwd=tmp_path)
+    name = ran(python, "-c", build.format(str(tmp_path)), cwd=ROOT).split()[-1]
     with tarfile.open(tmp_path / name) as archive:
         archive.extractall(tmp_path, filter="data")
     (source,) = (path for path in tmp_path.iterdir() if path.is_dir())
