@@ -71,6 +71,7 @@ def test_refuses(wrong):
     assert isinstance(run("privacy", *wrong).exception, FedcoverError)
 
 
+@pytest.mark.slow
 def test_audit():
     done = run("audit", "sketch", "--epsilon", 2, "--runs", 5000, "--confidence", 0.9999)
     assert done.exit_code == 0, done.output

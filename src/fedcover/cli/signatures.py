@@ -29,7 +29,7 @@ def signatures(
 ) -> None:
     """Show who signed a file; with --trusted, refuse one that nobody trusted has signed.
 
-    Example: fedcover signatures calibrations/mercy.json --trusted roster.txt
+    Example: fedcover signatures mercy.json --trusted roster
     """
     if (sign_with is None) != (name is None):
         raise FedcoverError(

@@ -209,7 +209,7 @@ def test_terminal_shows_a_picture_before_the_table_and_breaks_no_word(again, wid
 
 def test_a_mark_is_below_its_promise_only_where_the_mean_is():
     places = [
-        command._mark(Estimate(mean, mean, mean, mean, mean, 5), 0.9, 0.1)
+        command.mark(Estimate(mean, mean, mean, mean, mean, 5), 0.9, 0.1)
         for mean in (0.8, 0.85, 0.9, 0.95, 1.0)
     ]
     found = [re.search("[▼●▲]", re.sub(r"\[.*?\]", "", place)).start() for place in places]

@@ -142,7 +142,8 @@ class ClientState:
 
         Words of a server may stand in it: they steer no screen, and begin no line.
         """
-        text = "\n    ".join(map(_plain, text.splitlines()))
+        # Cut before it is made plain: a long text would cost a site more than it cost who sent it.
+        text = "\n    ".join(map(_plain, text[:MOST_LINE].splitlines()))
         with suppress(OSError):
             path = self.folder / "log.txt"
             if path.exists() and path.stat().st_size > MOST_LOG:

@@ -238,11 +238,11 @@ def _picture(results: DemoResults) -> Table:
     furthest = max(abs(e.mean - target) for row in means.values() for e in row)
     table = _grid("", *(h.title for h in results.hospitals))
     for name, row in means.items():
-        table.add_row(name, *(_mark(e, target, furthest) for e in row))
+        table.add_row(name, *(mark(e, target, furthest) for e in row))
     return table
 
 
-def _mark(e: Estimate, target: float, furthest: float) -> str:
+def mark(e: Estimate, target: float, furthest: float) -> str:
     """One axis: where the mean is, from `furthest` below the promise to as far above it."""
     verdict = e.verdict(target)
     places = ["·"] * STEPS + ["│"] + ["·"] * STEPS
