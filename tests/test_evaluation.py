@@ -29,12 +29,12 @@ def cal():
 
 @pytest.fixture(scope="module")
 def made(cal):
-    return Evaluation.of(cal, {"one": outputs(80, 1), "two": outputs(40, 2)}, seed=5)
+    return Evaluation.of(cal, {"one": outputs(80, 1), "two": outputs(40, 9)}, seed=5)
 
 
 def test_every_group_is_counted_as_by_hand(cal, made):
     probs, labels = (
-        np.concatenate(both) for both in zip(outputs(80, 1), outputs(40, 2), strict=True)
+        np.concatenate(both) for both in zip(outputs(80, 1), outputs(40, 9), strict=True)
     )
     mask = cal.predict_set(probs, seed=5).mask
     for a in range(2):
