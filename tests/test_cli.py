@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -154,6 +155,16 @@ def test_evaluate_says_when_coverage_is_off(calibrated):
     assert "below 0.9" in said(run("evaluate", "o/mercy.json", "wrong.npz"))
 
 
+def test_evaluate_takes_several_files_and_names_them(calibrated):
+    shutil.copy("new.npz", "other.npz")
+    done = run("evaluate", "o/mercy.json", "new.npz", "other.npz", "--out", "f.json")
+    (by_file,) = json.loads((calibrated / "f.json").read_text())["file"]
+    assert {name: c["n"] for name, c in by_file.items()} == {"new": 60, "other": 60}
+    assert "new" in said(done)
+    again = refused("evaluate", "o/mercy.json", "new.npz", "./new.npz")
+    assert names(again, "two files are called new")
+
+
 def test_evaluate_counts_the_stated_error(calibrated):
     """What is off by two stated deviations, as noise may leave it, is no fault of the site."""
     cal = fc.Calibration.load("o/mercy.json")
@@ -199,6 +210,9 @@ def test_one_of_two_such_targets_is_fine(folder):
         (["predict", "o/mercy.json", "new.npz", "--out", "nodir/x.csv"], "nodir"),
         (["predict", "o/mercy.json", "new.npz", "--out", "o"], "o is a folder"),
         (["evaluate", "o/mercy.json", "new.npz", "--out", "nodir/x.json"], "nodir"),
+        (["evaluate", "o/mercy.json", "new.npz", "--report", "nodir/x.html"], "nodir"),
+        (["report", "o/mercy.json", "new.npz", "--out", "page.txt"], "page.txt"),
+        (["report", "o/mercy.json", "new.npz", "--out", "o"], "o is a folder"),
         (["calibrate", "site-mercy.npz", "--out", "new.npz"], "new.npz is a file"),
         (["calibrate", "site-mercy.npz", "--out", "new.npz/deep"], "new.npz is a file"),
     ],

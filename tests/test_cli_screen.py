@@ -184,6 +184,7 @@ calibrate absent.npz --out o
 calibrate site-mercy.npz --out o --alpha 0.9
 predict o/mercy.json new.npz
 evaluate o/mercy.json new.npz
+report o/mercy.json new.npz --out r.html
 collect site-mercy.npz --out m.npz --epsilon 30
 collect site-stjohn.npz --out s.npz --epsilon 30
 merge m.npz s.npz --out both.npz

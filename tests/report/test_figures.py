@@ -168,9 +168,13 @@ def test_figures_alone_import_matplotlib():
     importers = set()
     for file in root.rglob("*.py"):
         tree = ast.parse(file.read_text("utf-8"))
-        types = [n for n in tree.body if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.dump(n)]
-        unused = {id(n) for block in types for n in ast.walk(block)}  # names of types: not run
-        for node in (n for n in ast.walk(tree) if id(n) not in unused):
+        for_types = {
+            inner
+            for node in ast.walk(tree)
+            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+            for inner in ast.walk(node)
+        }
+        for node in set(ast.walk(tree)) - for_types:
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             if any(name.split(".")[0] == "matplotlib" for name in names):

@@ -16,7 +16,7 @@ from fedcover.cli.bounds import bounds
 from fedcover.cli.calibrate import calibrate
 from fedcover.cli.collect import collect, merge
 from fedcover.cli.common import err, note, out
-from fedcover.cli.evaluate import evaluate
+from fedcover.cli.evaluate import evaluate, report
 from fedcover.cli.flower import flower_app
 from fedcover.cli.ledger import ledger_app
 from fedcover.cli.methods import methods
@@ -36,8 +36,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (
-    demo, calibrate, collect, merge, personalise, predict, evaluate, reproduce, bounds, privacy,
-    audit, methods, signatures,
+    demo, calibrate, collect, merge, personalise, predict, evaluate, report, reproduce, bounds,
+    privacy, audit, methods, signatures,
 ):  # fmt: skip
     app.command(cls=Command)(command)
 app.add_typer(ledger_app, name="ledger")

@@ -1,100 +1,125 @@
-"""`fedcover evaluate`."""
+"""`fedcover evaluate` and `fedcover report`."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-import fedcover as fc
-from fedcover._io.writing import output_file, replacing
-from fedcover.cli.common import Logits, PredictSeed, Trust, out
-from fedcover.cli.files import load_calibration, outputs_for
-from fedcover.diagnostics import Coverage, coverage_tails
+from fedcover._io.writing import replacing
+from fedcover.cli.common import Logits, PredictSeed, Report, Trust, out
+from fedcover.cli.files import check_outputs, load_calibration, outputs_for
+from fedcover.errors import FedcoverError
+from fedcover.evaluation import Evaluation
+
+Made = Annotated[
+    Path, typer.Argument(metavar="CALIBRATION", help="A .json of `calibrate` or `personalise`.")
+]
+Data = Annotated[
+    list[Path],
+    typer.Argument(metavar="DATA...", help="Model outputs of labelled records, a file or several."),
+]
+Confidence = Annotated[float, typer.Option(help="Confidence of the bands.")]
 
 
 def evaluate(
-    calibration: Annotated[Path, typer.Argument(help="A .json written by `calibrate`.")],
-    data: Annotated[Path, typer.Argument(help="Model outputs of labelled records.")],
+    calibration: Made,
+    data: Data,
     out_file: Annotated[
         Path | None, typer.Option("--out", help="Also write the figures as .json.")
     ] = None,
-    confidence: Annotated[float, typer.Option(help="Confidence of the bands.")] = 0.95,
+    report: Report = None,
+    confidence: Confidence = 0.95,
     logits: Logits = False,
     seed: PredictSeed = 0,
     trusted: Trust = None,
 ) -> None:
-    """Coverage of the sets on labelled records: overall, by class and by set size.
+    """Coverage of the sets on labelled records: overall, by file, by class and by set size.
 
     Example: fedcover evaluate calibrations/mercy.json labelled.npz
     """
+    check_outputs({".json": out_file, ".html": report}, [calibration, *data])
+    made = _evaluated(calibration, data, confidence, logits, seed, trusted)
+    _show(made)
     if out_file is not None:
-        output_file(out_file)
-    cal = load_calibration(calibration, data, trusted)
-    table = outputs_for(cal, data, logits)
-    labels = table.require_labels()
-    sets = cal.predict_set(table.probs, seed)
-    parts: dict[str, Sequence[Mapping[Any, Coverage]]] = {
-        "all": [{"all": c} for c in sets.coverage_band(labels, confidence)],
-        "class": sets.coverage_by_class(labels, confidence),
-        "set size": sets.coverage_by_size(labels, confidence),
-    }
+        with replacing(out_file) as file:
+            file.write(json.dumps(made.facts(), indent=1))
+    if report is not None:
+        _write(report, made, calibration, data, trusted)
+
+
+def report(
+    calibration: Made,
+    data: Data,
+    out_file: Annotated[Path, typer.Option("--out", help="The page to write, an .html file.")],
+    confidence: Confidence = 0.95,
+    logits: Logits = False,
+    seed: PredictSeed = 0,
+    trusted: Trust = None,
+) -> None:
+    """A page about a calibration: coverage on labelled records, thresholds, what left the sites.
+
+    Example: fedcover report calibrations/mercy.json labelled.npz --out mercy.html
+    """
+    check_outputs({".html": out_file}, [calibration, *data])
+    made = _evaluated(calibration, data, confidence, logits, seed, trusted)
+    for a, level in enumerate(made.calibration.alpha):
+        c = made.overall(a)
+        out.print(Text(f"α = {level:g}: coverage {c.value:.3f} of {c.n} records; {made.said(a)}"))
+    _write(out_file, made, calibration, data, trusted)
+
+
+def _evaluated(
+    calibration: Path,
+    data: list[Path],
+    confidence: float,
+    logits: bool,
+    seed: int,
+    trusted: Path | None,
+) -> Evaluation:
+    """The sets of all records, after a look at every file."""
+    cal = load_calibration(calibration, data[0], trusted)
+    twice = [path for k, path in enumerate(data) if path.stem in {p.stem for p in data[:k]}]
+    if twice:
+        raise FedcoverError(
+            f"two files are called {twice[0].stem}",
+            allowed="every file once, with a name of its own",
+            fix="Leave one out, or rename it",
+        )
+    read = {}
+    for path in data:
+        table = outputs_for(cal, path, logits)
+        read[path.stem] = (table.probs, table.require_labels())
+    return Evaluation.of(cal, read, seed, confidence)
+
+
+def _show(made: Evaluation) -> None:
+    cal = made.calibration
     for a, level in enumerate(cal.alpha):
-        sizes = sets.sizes if len(cal.alpha) == 1 else sets.sizes[a]
         title = f"{cal.target}, {cal.method}, α = {level:g}: promise {1 - level:g}"
         shown = Table(title=Text(title))
-        for heading in ("records", "n", "coverage", f"{confidence:.0%} band"):
+        for heading in ("records", "n", "coverage", f"{made.confidence:.0%} band"):
             shown.add_column(heading, justify="left" if heading == "records" else "right")
-        for part, by_level in parts.items():
+        for part, by_level in made.parts.items():
             for key, c in by_level[a].items():
-                name = Text(_group_name(part, key, cal))
+                name = Text(made.named(part, key))
                 shown.add_row(name, str(c.n), f"{c.value:.3f}", f"{c.low:.3f} - {c.high:.3f}")
         out.print(shown)
-        overall = parts["all"][a]["all"]
-        verdict = _verdict(overall, level, _worth(cal, a), confidence)
-        out.print(f"mean set size {sizes.mean():.3f} of {cal.n_classes}; {verdict}")
+        size = made.sizes(a).mean()
+        out.print(f"mean set size {size:.3f} of {cal.n_classes}; {made.said(a)}")
     if cal.certificate is not None:
         out.print(Text(f"Certificate: {cal.certificate.statement}"))
-    if out_file is not None:
-        figures = {
-            part: [{str(k): vars(c) for k, c in level.items()} for level in by_level]
-            for part, by_level in parts.items()
-        }
-        mean_size = sets.sizes.mean(axis=-1).tolist()
-        body = {"target": cal.target, "alpha": cal.alpha, "mean_size": mean_size, **figures}
-        with replacing(out_file) as file:
-            file.write(json.dumps(body, indent=1))
 
 
-def _worth(cal: fc.Calibration, a: int) -> float:
-    """How many records would leave the coverage as uncertain as noise and all else leave it."""
-    if cal.coverage_error is None:
-        return cal.effective_size
-    variance = cal.alpha[a] * (1 - cal.alpha[a])
-    return min(cal.effective_size, variance / max(float(cal.coverage_error[a]) ** 2, 1e-300))
+def _write(
+    path: Path, made: Evaluation, calibration: Path, data: list[Path], trusted: Path | None
+) -> None:
+    from fedcover.report.evaluation import write
 
-
-def _verdict(c: Coverage, level: float, worth: float, confidence: float) -> str:
-    """Does the coverage fit the promise, given both the test records and the calibration set?"""
-    low, high = coverage_tails(c.hits, c.n, level, worth)
-    rare = (1 - confidence) / 2
-    if low < rare:
-        return (
-            f"below {1 - level:g} by more than {c.n} test records and a calibration worth "
-            f"{worth:.0f} records explain (chance {low:.2g}): check that the records "
-            "follow the target's own label mix and that a label looks alike at all sites"
-        )
-    if high < rare:
-        return f"above {1 - level:g} beyond chance ({high:.2g}): valid, sets larger than needed"
-    return f"coverage agrees with {1 - level:g} (chance of less {low:.2g}, of more {high:.2g})"
-
-
-def _group_name(part: str, key: Any, cal: fc.Calibration) -> str:
-    if part == "class" and cal.label_names:
-        return f"class {cal.label_names[key]}"
-    return "all" if part == "all" else f"{part} {key}"
+    write(path, made, calibration, data, trusted is not None)
+    said = "It shows coverage and labels of your records: mind who reads it."
+    out.print(Text(f"Report: {path}. {said}"), soft_wrap=True)

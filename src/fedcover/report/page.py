@@ -160,6 +160,7 @@ def write_page(
     facts: Sequence[Fact] = (),
     kicker: str = "",
     footer: str = "",
+    opening: Plot | None = None,
 ) -> None:
     """Write the page.
 
@@ -179,6 +180,8 @@ def write_page(
         A small line above the title.
     footer
         Last line of the page.
+    opening
+        A figure that stands before all text but the title.
     """
     import jinja2
 
@@ -190,9 +193,9 @@ def write_page(
         undefined=jinja2.StrictUndefined,
     )
     pages.filters["unbroken"] = _unbroken
-    text = pages.get_template("page.html.j2").render(
-        title=title, lead=lead, sections=sections, facts=facts, kicker=kicker, footer=footer
-    )
+    said = {"title": title, "lead": lead, "facts": facts, "kicker": kicker, "footer": footer}
+    template = pages.get_template("page.html.j2")
+    text = template.render(**said, sections=sections, opening=opening)
     write(path, text)
 
 

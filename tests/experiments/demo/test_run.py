@@ -9,6 +9,7 @@ import json
 import re
 from collections import defaultdict
 from html.parser import HTMLParser
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -19,9 +20,10 @@ from scipy.stats import t
 import fedcover as fc
 from fedcover.cli.reproduce import reproduce
 from fedcover.errors import FedcoverError
-from fedcover.experiments import records
-from fedcover.experiments.demo import command, data, text
-from fedcover.experiments.demo.results import OURS
+from fedcover.experiments import records, runner
+from fedcover.experiments.demo import command, data, study, text
+from fedcover.experiments.demo.results import OURS, PRIVATE, DemoResults, budget
+from fedcover.report.estimate import Estimate
 
 pytestmark = [pytest.mark.figures, pytest.mark.xdist_group("demo")]
 
@@ -106,15 +108,17 @@ def shown(values):
 
 def test_writes_every_file(tiny_run):
     names = {p.name for p in tiny_run.folder.iterdir()}
-    wanted = {"report.html", "results.csv"}
+    wanted = {"report.html", "results.csv", command.CALIBRATIONS}
     wanted |= {f"{f}.{ending}" for f in FIGURES for ending in ("svg", "png")}
     for h in data.HOSPITALS:
-        wanted |= {f"{h.name}.json", f"site-{h.name}.npz", f"new-{h.name}.npz"}
+        wanted |= {f"site-{h.name}.npz", f"new-{h.name}.npz"}
     assert names == wanted
+    made = {p.name for p in (tiny_run.folder / command.CALIBRATIONS).iterdir()}
+    assert made == {f"{h.name}.json" for h in data.HOSPITALS}
 
 
 def test_results_have_one_row_per_repetition_site_and_method(measured):
-    assert len(measured) == 6 * 5
+    assert len(measured) == 9 * 5
     assert all(len(coverage) == 2 for coverage, _ in measured.values())
 
 
@@ -148,7 +152,7 @@ def test_table_equals_results_csv(page, measured):
         mean, half = interval(sites[data.SMALL.name][1])
         everywhere = np.mean([size for _, size in sites.values()])
         assert rows[method][3] == f"{mean:.2f} ± {half:.2f}\nall sites {everywhere:.2f}"
-    assert len(rows) == 6
+    assert len(rows) == 9
 
 
 def test_folded_table_equals_results_csv(page, measured):
@@ -166,7 +170,7 @@ def test_terminal_table_equals_results_csv(tiny_run, measured):
             assert shown(coverage) in tiny_run.printed
     for heading in (
         "rounds",
-        "bytes",
+        "sent",
         "ε",
         "leave?",
         "Mercy",
@@ -178,10 +182,52 @@ def test_terminal_table_equals_results_csv(tiny_run, measured):
     assert "…" not in tiny_run.printed, "the table does not fit into 80 columns"
 
 
+@pytest.fixture(scope="module")
+def again():
+    """The results of the tiny run, made once more."""
+    return DemoResults.of(runner.in_memory(study.DemoStudy(), 2, 1))
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_terminal_shows_a_picture_before_the_table_and_breaks_no_word(again, width):
+    screen = io.StringIO()
+    command.show(again, Path("out"), Console(file=screen, width=width))
+    lines = screen.getvalue().splitlines()
+    paths = [line for line in lines if line.startswith(("Report:", "Try next:"))]
+    assert len(paths) == 2
+    assert max(len(line) for line in lines if line not in paths) <= width
+    assert "…" not in screen.getvalue()
+    for name in again.names:
+        drawn, tabled = (k for k, line in enumerate(lines) if line.startswith(f"{name}  "))
+        assert drawn < tabled
+        marks = re.findall(r"[·│▼●▲]{9}", lines[drawn])
+        verdicts = [command.MARKERS[e.verdict(0.9)] for e in again.coverages(name)]
+        assert [re.sub("[·│]", "", mark) for mark in marks] == verdicts
+    cells = next(line.split() for line in lines[::-1] if line.startswith(PRIVATE))
+    assert cells[-2:] == [f"{budget(0.1).epsilon:g}", "no"]
+
+
+def test_a_mark_is_below_its_promise_only_where_the_mean_is():
+    places = [
+        command.mark(Estimate(mean, mean, mean, mean, mean, 5), 0.9, 0.1)
+        for mean in (0.8, 0.85, 0.9, 0.95, 1.0)
+    ]
+    found = [re.search("[▼●▲]", re.sub(r"\[.*?\]", "", place)).start() for place in places]
+    assert found == [0, 2, 4, 6, 8]
+
+
+def test_commands_of_the_readme_overwrite_no_file_of_the_demo(tiny_run):
+    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+    block = readme[readme.index("cd fedcover-demo") :]
+    written = re.findall(r"--(?:out|report) (\S+)", block[: block.index("```")])
+    assert len(written) >= 4
+    assert [name for name in written if (tiny_run.folder / name).exists()] == []
+
+
 def test_calibration_files_give_the_coverage_of_the_last_repetition(tiny_run, measured):
     """The files can be used as the other commands would use them."""
     for h in data.HOSPITALS:
-        cal = fc.Calibration.load(tiny_run.folder / f"{h.name}.json")
+        cal = fc.Calibration.load(tiny_run.folder / command.CALIBRATIONS / f"{h.name}.json")
         with np.load(tiny_run.folder / f"new-{h.name}.npz", allow_pickle=False) as new:
             sets = cal.predict_set(new["probs"], seed=0)
             coverage = sets.coverage(new["labels"])
@@ -213,7 +259,7 @@ def test_lead_says_simulation_selection_and_no_differential_privacy(plain):
         assert part in lead
     assert re.search(r"raw scores leave a hospital with DP-FedCP; but exact label counts do", lead)
     assert "within one millionth of one record's score" in lead
-    table = plain[plain.index("All methods side by side") : plain.index("Does every hospital")]
+    table = plain[plain.index("All methods side by side") : plain.index("What leaves each site")]
     assert "nothing was sent" in table
 
 
@@ -226,18 +272,19 @@ def test_words_are_explained_before_the_first_table(plain):
 def test_officer_reads_who_receives_what_after_the_coverage(plain, page):
     order = ("Does every hospital", "What leaves each site", "can still give away", "How big are")
     assert list(map(plain.index, order)) == sorted(map(plain.index, order))
-    assert "no secure sum" in plain
-    assert "The site-*.npz beside it hold the records" in plain
+    assert "it sees a secure sum, the total of all hospitals" in plain
+    assert "The site-*.npz hold the records" in plain
     for table, column in ((page[1].tables[0], 6), (page[1].tables[2], 4)):
         said = {row[0]: row[column] for row in table[1:]}
         assert said.pop("Local") == "nothing sent"
+        assert said.pop(PRIVATE) == f"{budget(0.1).epsilon:g}"
         assert set(said.values()) == {"no guarantee"}
 
 
 def test_every_field_of_the_file_is_named(tiny_run):
-    file = (tiny_run.folder / f"{data.SMALL.name}.json").read_text(encoding="utf-8")
+    file = tiny_run.folder / command.CALIBRATIONS / f"{data.SMALL.name}.json"
     named = [field for fields in text.IN_THE_FILE.values() for field in fields]
-    assert sorted(named) == sorted(json.loads(file)["calibration"])
+    assert sorted(named) == sorted(json.loads(file.read_text(encoding="utf-8"))["calibration"])
 
 
 def test_a_hospital_can_work_out_the_mix_of_the_others(tiny_run):

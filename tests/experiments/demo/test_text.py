@@ -21,6 +21,7 @@ pytestmark = pytest.mark.xdist_group("demo-words")
 
 def results(coverage: dict[str, list[float]], alpha: float = 0.1) -> DemoResults:
     """Results with the given mean coverages per site and a little spread over repetitions."""
+    coverage = coverage | dict.fromkeys(text.SKETCHES, FLAT)
     means = np.array(list(coverage.values()))
     wobble = np.array([-0.004, 0.0, 0.004, 0.002, -0.002])[:, None, None]
     private: Any = SimpleNamespace(shares_scores=False)

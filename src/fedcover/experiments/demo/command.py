@@ -19,13 +19,21 @@ from fedcover.errors import FedcoverError, FileError
 from fedcover.experiments import runner
 from fedcover.experiments.demo import data, text
 from fedcover.experiments.demo.results import GLOBAL, OURS, DemoResults
-from fedcover.experiments.demo.study import DemoStudy, sections
+from fedcover.experiments.demo.study import DemoStudy, after_the_figure, coverage
 from fedcover.report import page
 from fedcover.report.estimate import Estimate
 
 VERSIONS_OF = ("fedcover", "numpy", "scipy", "scikit-learn", "matplotlib")
 
 COLOURS = {"below": "red", "on": "green", "above": "yellow"}
+EPSILONS = {"no guarantee": "none", "nothing sent": "-"}
+MARKERS = {"below": "▼", "on": "●", "above": "▲"}
+
+STEPS = 4
+"""Places on each side of the promise in the picture."""
+
+CALIBRATIONS = "calibrations"
+"""Folder of the calibrations, in that of the report."""
 
 
 def run(
@@ -83,8 +91,10 @@ def write_files(results: DemoResults, out: Path) -> None:
     _results_csv(results, out / "results.csv")
     fed = results.federation
     names = np.array(data.LABEL_NAMES)
+    _make_folder(out / CALIBRATIONS)
     for s, hospital in enumerate(results.hospitals):
-        results.calibrations[OURS][hospital.name].save(out / f"{hospital.name}.json")
+        made = results.calibrations[OURS][hospital.name]
+        made.save(out / CALIBRATIONS / f"{hospital.name}.json")
         for kind, rows in (
             ("site", results.split.calibration[s]),
             ("new", results.split.test[s]),
@@ -114,7 +124,7 @@ def _results_csv(results: DemoResults, path: Path) -> None:
 
 def write_page(results: DemoResults, out: Path) -> None:
     """Write report.html, and its figures as .svg and .png."""
-    drawn = [*sections(results), _reproduce(results)]
+    figure, drawn = coverage(results), [*after_the_figure(results), _reproduce(results)]
     small, promised = data.SMALL, text.promise(results.alpha)
     lead = [
         "These hospitals share one model, and none may show its records to the others. Each sees "
@@ -123,7 +133,7 @@ def write_page(results: DemoResults, out: Path) -> None:
         f"on the list {promised} of the time on average, at every hospital.",
         f"{text.SIMULATION} There are no patients either: images of hand-written digits stand for "
         "them. Mixes of cases and training images were chosen so that the difference between the "
-        f"methods is plain to see. {text.THE_NAME}",
+        f"methods is plain to see. {text.the_name(results)}",
     ]
     page.write_page(
         out / "report.html",
@@ -131,12 +141,13 @@ def write_page(results: DemoResults, out: Path) -> None:
         lead,
         drawn,
         facts=_facts(results),
+        opening=figure,
         kicker=f"fedcover demo, simulated on one machine · {small.title} is the small hospital, "
         f"with {small.size} calibration records",
         footer=f"Written by fedcover {version('fedcover')}. Every number on this page was "
         "computed by the run that wrote it; each split is in results.csv.",
     )
-    page.save_figures(drawn, out)
+    page.save_figures([figure, *drawn], out)
 
 
 def _reproduce(results: DemoResults) -> page.Text:
@@ -150,9 +161,9 @@ def _reproduce(results: DemoResults) -> page.Text:
             f"--seed {results.seed}",
             "",
             "# in the folder of this report",
-            f"fedcover predict {small}.json new-{small}.npz",
-            f"fedcover evaluate {small}.json new-{small}.npz",
-            "fedcover calibrate site-*.npz --out calibrations",
+            f"fedcover predict {CALIBRATIONS}/{small}.json new-{small}.npz",
+            f"fedcover report {CALIBRATIONS}/{small}.json new-{small}.npz --out {small}.html",
+            "fedcover calibrate site-*.npz --out mine",
         ],
     )
 
@@ -179,59 +190,89 @@ def _facts(results: DemoResults) -> list[page.Fact]:
 
 
 def show(results: DemoResults, out: Path, console: Console) -> None:
-    """Print the table, its reading, and the next steps."""
+    """Print the picture, the table, their reading, and the next steps."""
     small = data.SMALL
     console.print(
         f"\n[bold]{len(results.hospitals)} hospitals, {results.repetitions} random splits, "
         f"promise 1-α = {text.promise(results.alpha)}[/]  (model accuracy "
-        f"{text.percent(results.federation.accuracy, 0)})\n{text.SIMULATION} {text.THE_NAME}\n"
+        f"{text.percent(results.federation.accuracy, 0)})\n"
     )
+    console.print("Coverage on average: how many records have their true label in the set")
+    console.print(_picture(results))
+    console.print(
+        f"[dim]{MARKERS['below']} below the promise, {MARKERS['on']} as promised, "
+        f"{MARKERS['above']} above it; │ is the promise.[/]\n"
+    )
+    console.print(f"{text.headline(results)}\n\n{text.SIMULATION} {text.the_name(results)}\n")
     console.print(_table(results))
     console.print(
         f"[dim]± is the 95% confidence interval of the mean over {results.repetitions} splits; a "
-        "split is one random draw of all records. Coverage: how many of "
-        f"{data.TEST_SIZE} test records have their true label in the set; {small.title} has "
-        f"{small.size} calibration records. Labels: mean number in a set, in brackets over all "
-        "hospitals. Round: the server asks, every site answers once. Bytes are those of an average "
-        "site. ε: the measure of differential privacy; none is claimed, so what leaves has no "
-        "guarantee. Score: how surprising a label is to the model, one per record.[/]\n"
+        f"split is one random draw of all records. Coverage: at {small.title}, on "
+        f"{data.TEST_SIZE} test records. Labels: mean number in a set. Round: the server asks, "
+        "every site answers once. Sent: by an average site. ε: the measure of differential "
+        "privacy; “none” where something leaves and no ε limits what it may betray, “-” where "
+        "nothing leaves. "
+        f"{text.SEEDED} Score: how surprising a label is to the model, one per record.[/]\n"
     )
     for sentence in text.reading(results):
         console.print(sentence)
     for note in text.too_few(results):
         console.print(f"[yellow]Note:[/] {note}")
     console.print(f"\nReport: [bold]{out / 'report.html'}[/]", soft_wrap=True, highlight=False)
-    example = f"{out / small.name}.json {out / f'new-{small.name}.npz'}"
+    example = f"{out / CALIBRATIONS / small.name}.json {out / f'new-{small.name}.npz'}"
     console.print(f"Try next: fedcover evaluate {example}", soft_wrap=True, highlight=False)
 
 
-def _table(results: DemoResults) -> Table:
+def _grid(*headings: str) -> Table:
+    """A table of plain lines, whose first column is text."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    for k, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if k == 0 else "right", no_wrap=True)
+    return table
+
+
+def _picture(results: DemoResults) -> Table:
+    """A line for each method and a short axis for each hospital, with the promise in its middle."""
+    target = 1 - results.alpha
+    means = {name: results.coverages(name) for name in results.names}
+    furthest = max(abs(e.mean - target) for row in means.values() for e in row)
+    table = _grid("", *(h.title for h in results.hospitals))
+    for name, row in means.items():
+        table.add_row(name, *(mark(e, target, furthest) for e in row))
+    return table
+
+
+def mark(e: Estimate, target: float, furthest: float) -> str:
+    """One axis: where the mean is, from `furthest` below the promise to as far above it."""
+    verdict = e.verdict(target)
+    places = ["·"] * STEPS + ["│"] + ["·"] * STEPS
+    at = STEPS + round(STEPS * (e.mean - target) / (furthest or 1.0))
+    places[at] = f"[{COLOURS[verdict]}]{MARKERS[verdict]}[/]"
+    return "".join(places)
+
+
+def _table(results: DemoResults) -> Table:
     small = data.SMALL.title
-    headings = [
+    table = _grid(
         "method",
         f"coverage %\nat {small}",
-        "at lowest\nhospital",
-        f"labels\n{small}\n(all)",
-        "rounds",
-        "bytes\na site",
-        "ε",
+        f"labels\n{small}",
+        "\nall",
+        "\nrounds",
+        "\nsent",
+        "\nε",
         "scores\nleave?",
-    ]
-    for k, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if k in (0,) else "right", no_wrap=True)
+    )
     for m, (name, method) in enumerate(results.methods.items()):
-        where, worst = text.lowest(results, name)
         sizes = results.sizes(name)[results.hospitals.index(data.SMALL)]
-        rounds = f"{results.rounds[m]:.0f}"
         table.add_row(
-            name.replace(" ", "\n"),
+            name,
             _coloured(results, text.at_small(results, name)),
-            f"{_coloured(results, worst)}\n[dim]{where.title}[/]",
-            f"{sizes.mean:.2f}\n[dim]({results.mean_size(name).mean:.2f})[/]",
-            rounds,
-            f"↑{text.data_size(results.bytes_up[m])}\n↓{text.data_size(results.bytes_down[m])}",
-            text.epsilon(results, name).replace(" ", "\n"),
+            f"{sizes.mean:.2f}",
+            f"{results.mean_size(name).mean:.2f}",
+            f"{results.rounds[m]:.0f}",
+            text.data_size(results.bytes_up[m]),
+            EPSILONS.get(epsilon := text.epsilon(results, name), epsilon),
             "yes" if method.shares_scores else "no",
         )
     return table

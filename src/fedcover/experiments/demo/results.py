@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +15,14 @@ from numpy.typing import NDArray
 from fedcover import checks, methods
 from fedcover.api import calibrate
 from fedcover.calibration import Calibration
+from fedcover.engines import InProcess
 from fedcover.errors import FedcoverWarning
 from fedcover.experiments.demo import data
 from fedcover.experiments.records import Results
 from fedcover.experiments.study import Row
 from fedcover.methods.base import Method
+from fedcover.privacy.randomness import SeededBytes
+from fedcover.privacy.statement import Privacy
 from fedcover.report.estimate import Estimate, over_repetitions
 from fedcover.scores import APS
 from fedcover.site import Site
@@ -26,6 +31,13 @@ Float64 = NDArray[np.float64]
 
 LOCAL, GLOBAL, ORACLE, ESTIMATED = "Local", "Global", "Oracle weights", "Estimated weights"
 OURS, PUBLISHED = "DP-FedCP", "DP-FedCP as published"
+SKETCH, PRIVATE, CERTIFIED = "Sketch", "Private sketch", "Certified sketch"
+
+DELTA = 1e-5
+"""δ of the private sketch."""
+
+CONFIDENCE = 0.95
+"""Probability with which the certified sketch covers 1-α or more."""
 
 SIZES = tuple(f"labels_{k}" for k in range(len(data.LABEL_NAMES) + 1))
 """Columns with the number of sets of 0, 1, 2, … labels."""
@@ -138,7 +150,22 @@ def competitors(fed: data.Federation) -> dict[str, Method]:
         ESTIMATED: methods.EstimatedWeights(),
         OURS: methods.DPFedCP(),
         PUBLISHED: methods.DPFedCP.paper(),
+        SKETCH: methods.Sketch(),
+        PRIVATE: methods.Sketch(),
+        CERTIFIED: methods.Sketch(),
     }
+
+
+def budget(alpha: float) -> Privacy:
+    """The budget of the private sketch: the smaller α, the less noise it bears."""
+    return Privacy(epsilon=max(8, math.ceil(0.25 / alpha)), delta=DELTA, view="secure-sum")
+
+
+def asked(method: str, alpha: float) -> dict[str, Any]:
+    """What a method is asked for besides α."""
+    if method == PRIVATE:
+        return {"privacy": budget(alpha)}
+    return {"certify": CONFIDENCE} if method == CERTIFIED else {}
 
 
 @dataclass(frozen=True)
@@ -183,7 +210,18 @@ def calibrated(alpha: float, seed: int, r: int) -> Calibrated:
     u = rng.random((len(sites), data.TEST_SIZE))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FedcoverWarning)  # too few records are counted instead
-        made = {m: calibrate(sites, alpha, one, seed=own) for m, one in competitors(fed).items()}
+        made = {
+            # The noise can be repeated, so that the demo can: the statement says what that means.
+            m: calibrate(
+                sites,
+                alpha,
+                one,
+                seed=own,
+                engine=InProcess(source=SeededBytes(own, r)),
+                **asked(m, alpha),
+            )
+            for m, one in competitors(fed).items()
+        }
     return Calibrated(split, u, made)
 
 

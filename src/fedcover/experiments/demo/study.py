@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from fedcover import checks
 from fedcover.experiments.demo import data, text
 from fedcover.experiments.demo.results import (
+    CERTIFIED,
+    CONFIDENCE,
     LOCAL,
     OURS,
     PUBLISHED,
@@ -63,10 +65,14 @@ class DemoStudy:
 
 def sections(results: DemoResults) -> list[Section]:
     """All of them, in the order in which a reader would ask."""
+    return [coverage(results), *after_the_figure(results)]
+
+
+def after_the_figure(results: DemoResults) -> list[Section]:
+    """What follows the figure of coverage."""
     return [
         text.glossary(results),
         _methods(results),
-        coverage(results),
         _numbers(results),
         text.disclosure(results),
         text.caveats(results),
@@ -112,7 +118,7 @@ def _methods(results: DemoResults) -> Table:
         "its 95% confidence interval (Student's t over the splits). Tested on "
         f"{data.TEST_SIZE} records per hospital and split. Bytes are payload, for an average "
         "site. ε: “no guarantee” where something leaves and no differential privacy is claimed, "
-        "“nothing sent” where none is needed. "
+        f"“nothing sent” where none is needed. {text.SEEDED} "
         f"“{PUBLISHED}” runs the published step size and number of rounds, which do not "
         "converge: the result depends on the start, q₀ = 0.5 here, which the paper does not state."
     )
@@ -206,7 +212,8 @@ def coverage(results: DemoResults) -> Plot:
         f"the calibration draw and of {data.TEST_SIZE} test records. Triangles: the interval "
         "excludes the promise and the mean is off by more than α/10. Calibration records: "
         f"{_sizes(results)}. The promise is an average over splits; all methods but Local and "
-        "Global need label shift, which holds here by construction."
+        "Global need label shift, which holds here by construction. "
+        f"{CERTIFIED} promises it with probability {text.promise(1 - CONFIDENCE)} instead."
     )
     if text.at_small(results, LOCAL).verdict(target) == "above":
         steps = data.SMALL.size + 1
@@ -306,9 +313,9 @@ def label_mix(results: DemoResults) -> Plot:
         "True label mix of each hospital in percent; the stronger the colour, the more; in "
         f"brackets, calibration records. In each of the {results.repetitions} splits (α = "
         f"{results.alpha:g}) calibration and test labels are drawn from it. Oracle weights knows "
-        "the mix, Estimated weights and DP-FedCP estimate it from the counts of the calibration "
-        f"labels (at {data.SMALL.title}, from {data.SMALL.size}). Assumption of all three: an "
-        "image of a digit looks alike at every hospital."
+        "the mix; Estimated weights, DP-FedCP and the sketches estimate it from the counts of the "
+        f"calibration labels (at {data.SMALL.title}, from {data.SMALL.size}). Assumption of all of "
+        "them: an image of a digit looks alike at every hospital."
     )
     alt = "Label mix by hospital. " + _in_words(
         {h.title: {f"digit {k}": f"{h.mix[k]}%" for k in order} for h in results.hospitals}

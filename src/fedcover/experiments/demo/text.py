@@ -7,13 +7,19 @@ import numpy as np
 from fedcover.calibration import Calibration
 from fedcover.experiments.demo import data
 from fedcover.experiments.demo.results import (
+    CERTIFIED,
+    CONFIDENCE,
+    DELTA,
     ESTIMATED,
     GLOBAL,
     LOCAL,
     ORACLE,
     OURS,
+    PRIVATE,
     PUBLISHED,
+    SKETCH,
     DemoResults,
+    budget,
 )
 from fedcover.report.estimate import Estimate, over_repetitions
 from fedcover.report.page import Table, Text
@@ -22,9 +28,24 @@ SIMULATION = (
     "This is a simulation on one machine: rounds and bytes are counted as a network would see "
     "them, and nothing was sent."
 )
-THE_NAME = (
-    f"{OURS} is the name the method has in its paper; no differential privacy (DP) is claimed here."
+
+
+SKETCHES = (SKETCH, PRIVATE, CERTIFIED)
+
+
+SEEDED = (
+    f"{PRIVATE}: for one record replaced, against who sees the sum (δ = {DELTA:g}). Its "
+    "noise comes from the seed here, so that the run can be repeated; a real run takes it from the "
+    "operating system, and only then ε holds."
 )
+
+
+def the_name(results: DemoResults) -> str:
+    """What DP stands for, and who has it."""
+    return (
+        f"{OURS} is the name the method has in its paper; as it runs here it claims no "
+        f"differential privacy (DP). {PRIVATE} does, with ε = {budget(results.alpha).epsilon:g}."
+    )
 
 
 def percent(share: float, digits: int = 1) -> str:
@@ -97,6 +118,7 @@ def reading(results: DemoResults) -> list[str]:
         _about_ours(results),
         over_local(results),
         same_thresholds(results),
+        about_sketches(results),
     ]
 
 
@@ -175,6 +197,22 @@ def same_thresholds(results: DemoResults) -> str:
     )
 
 
+def about_sketches(results: DemoResults) -> str:
+    """What one round gives, what its noise costs, and what the certificate costs."""
+    small = results.hospitals.index(data.SMALL)
+    size = {n: results.size[:, results.names.index(n), small].mean() for n in SKETCHES}
+    up = data_size(results.bytes_up[results.names.index(SKETCH)])
+    spent = f"ε = {budget(results.alpha).epsilon:g}"
+    return (
+        f"{SKETCH} gives the hospitals {_range(results.coverages(SKETCH))} on average in one "
+        f"round, of {up} a site. {PRIVATE} adds noise for {spent} and gives them "
+        f"{_range(results.coverages(PRIVATE))}. {CERTIFIED} promises more: "
+        f"{promise(results.alpha)} or more with probability {promise(1 - CONFIDENCE)}, not on "
+        f"average. It pays with larger sets: {size[CERTIFIED]:.2f} labels at {data.SMALL.title} "
+        f"({SKETCH}: {size[SKETCH]:.2f}, {PRIVATE}: {size[PRIVATE]:.2f})."
+    )
+
+
 def too_few(results: DemoResults) -> list[str]:
     """Where there were too few records for α."""
     return [
@@ -221,9 +259,13 @@ GLOSSARY = {
     "Split": "one random draw of every hospital's calibration and test records; there are "
     "{repetitions}.",
     "ε": "how much one record can change what is sent, as differential privacy measures it: the "
-    "smaller, the better protected. No method here states one.",
+    "smaller, the better protected. Only the private sketch states one.",
     OURS: "finds thresholds for each hospital's own mix without collecting the scores. The name is "
-    "the paper's; no differential privacy (DP) is claimed here.",
+    "the paper's; as it runs here it claims no differential privacy (DP).",
+    SKETCH: "one table of counts, label × score, summed over all hospitals; each makes its "
+    "thresholds from the sum, without another message.",
+    "Secure sum": "a way to add up in which the server sees the total and no single part.",
+    "Certificate": "the promise of 1-α or more with a stated probability instead of on average.",
 }
 
 
@@ -239,6 +281,7 @@ def glossary(results: DemoResults) -> Text:
 
 
 _WEIGHTED = "At the end, its file: thresholds and label weights."
+_SUMMED = "At the end, the table of all hospitals together, from which it makes its thresholds."
 RECEIVES = {
     LOCAL: "Nothing: it finds its threshold by itself.",
     GLOBAL: "At the end, its file: one threshold for all.",
@@ -247,6 +290,9 @@ RECEIVES = {
     OURS: f"In each round, label weights of all hospitals and the scores asked about. {_WEIGHTED}",
     PUBLISHED: "In each round, label weights of all hospitals and the thresholds so far. "
     + _WEIGHTED,
+    SKETCH: _SUMMED,
+    PRIVATE: f"What the secure sum needs, then the noisy sum. {_SUMMED}",
+    CERTIFIED: _SUMMED,
 }
 
 IN_THE_FILE = {
@@ -271,6 +317,7 @@ IN_THE_FILE = {
         "privacy",
         "notes",
     ),
+    "who signed it": ("signatures",),
 }
 """What the saved file of a Calibration holds, in words, and the fields they stand for."""
 
@@ -288,9 +335,9 @@ def disclosure(results: DemoResults) -> Table:
         for m, name in enumerate(results.names)
     ]
     answer = (
-        "Replies go to the server and to nobody else. It sees those of each hospital separately: "
-        "the demo makes no secure sum, which would show it only their sum (fedcover collect "
-        "--view secure-sum, or Flower with node keys)."
+        "Replies go to the server and to nobody else. It sees those of each hospital separately, "
+        f"but for {PRIVATE}: there it sees a secure sum, the total of all hospitals. Over a "
+        "network, Flower with node keys makes such a sum."
         f"\n{SIMULATION} The table says who would receive what."
     )
     records = sum(h.size for h in results.hospitals) / len(results.hospitals)
@@ -319,9 +366,10 @@ def caveats(results: DemoResults) -> Text:
     terms = [
         (
             "Label counts are exact",
-            f"With every method but {LOCAL} the server learns how many records of each label every "
-            "hospital has. A rare diagnosis is visible even with count 1; the smallest count "
-            f"above zero in the last split was {count}, of digit {label} at {hospital.title}.",
+            f"With every method but {LOCAL} and {PRIVATE} the server learns how many records of "
+            "each label every hospital has. A rare diagnosis is visible even with count 1; the "
+            f"smallest count above zero in the last split was {count}, of digit {label} at "
+            f"{hospital.title}.",
         ),
         (
             "A threshold is nearly one record's score",
@@ -335,16 +383,16 @@ def caveats(results: DemoResults) -> Text:
             "out how often each label it has seen itself occurs at each of the others.",
         ),
         (
-            f"What is in the file handed over ({data.SMALL.name}.json and so on)",
+            f"What is in the file handed over (calibrations/{data.SMALL.name}.json and so on)",
             f"{sentence('; '.join(IN_THE_FILE))} No record, no list of scores and no "
             "label count; but weights and own counts together give the label mix of all hospitals "
-            "combined. The site-*.npz beside it hold the records themselves: in earnest they "
+            "combined. The site-*.npz hold the records themselves: in earnest they "
             "would never leave their hospital.",
         ),
         (
             "No ε is claimed",
-            "Nothing here limits what may be inferred about a single person, because no noise is "
-            f"added. {THE_NAME}",
+            f"{OURS} adds no noise here, so nothing limits what may be inferred about a single "
+            f"person. {the_name(results)}",
         ),
     ]
     return Text(f"What {OURS} can still give away", terms=terms)
