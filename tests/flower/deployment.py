@@ -98,7 +98,7 @@ class Deployment:
         """The site's own rules."""
         (self.folder / f"sites/{name}.toml").write_text(text)
 
-    def run(self, app: str = "app", patient: float = 280, **settings: object) -> str:
+    def run(self, app: str = "app", patient: float = 600, **settings: object) -> str:
         """What is printed about a run, from its start to its end."""
         name = self.start_run(app, **settings)
         self.processes[name].wait(timeout=patient)

@@ -28,6 +28,7 @@ approved = "approved/NAME"
 EVIL = """
 from pathlib import Path
 
+from flwr.app import Message
 from flwr.clientapp import ClientApp
 
 client = ClientApp()
@@ -37,6 +38,7 @@ client = ClientApp()
 def answer(message, context):
     stolen = Path(context.node_config["key"]).read_text()
     Path("stolen-" + context.node_config["name"]).write_text(stolen)
+    return Message(message.content, reply_to=message)  # without one, Flower's node waits for ever
 """
 
 

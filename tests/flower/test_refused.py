@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fedcover.engines.remote.codes import CODES
 from tests.flower.deployment import marked, until
 
 pytestmark = pytest.mark.deployment
@@ -11,7 +12,9 @@ pytestmark = pytest.mark.deployment
 LINES = """
 data = "data/site-NAME.npz"
 state = "state/NAME"
+out = "calibrations/NAME.json"
 exact = true
+coordinator = "keys/coordinator.pub"
 """
 
 OTHER_VERSION = """
@@ -55,6 +58,25 @@ def test_an_unregistered_key_is_refused(deployment):
     deployment.start_node("harbour", key="keys/stranger")
     deployment.processes["harbour"].wait(timeout=60)
     assert "Failed to activate SuperNode" in deployment.log("harbour")
+
+
+def test_private_runs_need_a_ledger_and_results_a_signature(deployment):
+    """Both by the site's own rules, in one run: one site refuses at hello, the other at the end."""
+    rules = (deployment.folder / "sites/lakeside.toml").read_text()
+    strict = rules.replace("lakeside", "northgate").replace("exact = true\n", "")
+    deployment.configure("northgate", strict)
+    deployment.start_node("northgate")
+    for name in ("lakeside", "northgate"):
+        until(lambda name=name: "SuperNode ID" in deployment.log(name), f"{name} is in")
+
+    settings = {"run": "unsigned", "epsilon": 4.0, "view": "server", "key": ""}
+    text = deployment.run(**settings, sites=1, seconds=60.0, resends=0)
+
+    assert CODES["privacy"][0] in text
+    assert "lakeside: " + CODES["signature"][0] in text
+    assert "calibrations at no site" in text
+    assert not list(deployment.folder.glob("calibrations/*"))
+    deployment.kill("northgate")
 
 
 def test_another_version_is_refused(deployment):

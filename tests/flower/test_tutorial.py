@@ -46,7 +46,7 @@ def tutorial(tmp_path_factory):
     try:
         done = subprocess.run(
             ["bash", "-c", script], cwd=folder, env=variables, capture_output=True,
-            text=True, timeout=600, check=False,
+            text=True, timeout=1200, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     finally:

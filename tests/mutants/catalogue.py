@@ -1026,6 +1026,14 @@ _LAST_MESSAGE = [
         tests=(LYING,),
     ),
     Mutant(
+        "older-envelopes",
+        "a site or a server of before is talked to, and keeps its own rules",
+        REMOTE + "envelope.py",
+        'if outer.kind == "letter" and version != VERSION:',
+        'if outer.kind == "letter" and version > VERSION:',
+        tests=("tests/remote/test_envelope.py",),
+    ),
+    Mutant(
         "publication-unsigned",
         "a site that names the coordinator's key takes unsigned results",
         REMOTE + "client.py",

@@ -11,7 +11,7 @@ import pytest
 import fedcover as fc
 from fedcover import wire
 from fedcover.engines.remote.codes import CODES, Refusal
-from fedcover.engines.remote.envelope import Envelope, digest
+from fedcover.engines.remote.envelope import VERSION, Envelope, digest
 from fedcover.securesum import spec
 from fedcover.wire import Message
 from tests.remote.federation import BUDGET, OPEN, Net, Server, with_facts
@@ -19,7 +19,7 @@ from tests.remote.federation import BUDGET, OPEN, Net, Server, with_facts
 GOOD = {"stage": "ask", "run": "r", "number": 3, "facts": {}}
 
 
-def as_bytes(head, body=None, version=1, **more):
+def as_bytes(head, body=None, version=VERSION, **more):
     """An envelope with any head."""
     text = head if isinstance(head, bytes) else json.dumps(head).encode()
     arrays = {"head": np.frombuffer(text, np.uint8), **more}
@@ -78,8 +78,8 @@ def test_bodies_and_parts_that_are_none():
         as_bytes(GOOD, body=np.zeros((2, 2), np.uint8)),
         as_bytes(GOOD, more=np.zeros(3, np.uint8)),
         wire.encode(Message("note", {}, {"version": 1})),
-        wire.encode(Message("letter", {}, {"version": 1})),
-        wire.encode(Message("letter", {}, {"version": 1, "more": 2})),
+        wire.encode(Message("letter", {}, {"version": VERSION})),
+        wire.encode(Message("letter", {}, {"version": VERSION, "more": 2})),
         as_bytes(GOOD) + b"x",
         b"",
         b"F",
@@ -91,16 +91,17 @@ def test_bodies_and_parts_that_are_none():
 
 
 VERSIONS = {
-    "letters": lambda data: data.replace(b"version" + b"i\x01", b"version" + b"i\x02"),
+    "of 0.1": lambda data: data.replace(b"versioni\x02", b"versioni\x01"),
+    "newer": lambda data: data.replace(b"versioni\x02", b"versioni\x03"),
     "bytes": lambda data: b"FCM\x02" + data[4:],
 }
 
 
 @pytest.mark.parametrize("change", VERSIONS)
 def test_letters_of_another_version_say_what_to_do(change):
-    newer = VERSIONS[change](as_bytes(GOOD))
+    other = VERSIONS[change](as_bytes(GOOD))
     with pytest.raises(Refusal) as found:
-        Envelope.of_bytes(newer)
+        Envelope.of_bytes(other)
     assert found.value.code == "version"
     assert "Install the same version of fedcover at the server and at every site" in str(
         found.value
@@ -108,7 +109,7 @@ def test_letters_of_another_version_say_what_to_do(change):
 
 
 @pytest.mark.parametrize("change", VERSIONS)
-def test_an_envelope_of_a_newer_server_is_refused_and_the_log_of_the_site_says_why(
+def test_an_envelope_of_another_server_is_refused_and_the_log_of_the_site_says_why(
     tmp_path, change
 ):
     net = Net(tmp_path, policy=OPEN)
@@ -118,7 +119,7 @@ def test_an_envelope_of_a_newer_server_is_refused_and_the_log_of_the_site_says_w
 
 
 @pytest.mark.parametrize("change", VERSIONS)
-def test_a_newer_site_is_named_to_the_people_at_the_server(tmp_path, change):
+def test_a_site_of_another_version_is_named_to_the_people_at_the_server(tmp_path, change):
     """Its replies cannot be read."""
     net = Net(tmp_path, policy=OPEN)
     net.fault = lambda name, envelope, answer: VERSIONS[change](answer())

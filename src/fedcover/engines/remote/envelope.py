@@ -15,8 +15,8 @@ from fedcover.engines.remote.codes import Refusal
 from fedcover.errors import FedcoverError
 from fedcover.wire import Message
 
-VERSION = 1
-"""Of envelopes; a site and a server with different ones refuse each other."""
+VERSION = 2
+"""Of envelopes; a site and a server with different ones refuse each other. 1 was that of 0.1."""
 
 PHASES = ("hello", "ask", "sum", "finish", "refused")
 
