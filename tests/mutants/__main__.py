@@ -1,7 +1,8 @@
 """Break the package and see who notices: ``python -m tests.mutants [--only NAME] [--jobs N]``.
 
 Run from the root of the repository. Verdicts are kept, so an interrupted run goes on where it was.
-Without `--only` it writes docs/mutants.md. Status 1 if a mutant survives.
+It writes docs/mutants.md of all mutants that have been judged as the source is now. Status 1 if a
+mutant survives.
 """
 
 from __future__ import annotations
@@ -76,8 +77,9 @@ def main() -> int:
 
     found = {m.name: verdicts[keys[m.name]] for m in chosen}
     survivors = [name for name, verdict in found.items() if verdict.by == "nobody"]
-    if not options.only:
-        PAGE.write_text(page(found), encoding="utf-8")
+    every = {m.name: verdicts.get(key_of(m, source)) for m in MUTANTS}
+    judged_now = {name: verdict for name, verdict in every.items() if verdict is not None}
+    PAGE.write_text(page(judged_now), encoding="utf-8")
     for name in survivors:
         print(f"SURVIVED: {name}")
     print(f"{len(chosen) - len(survivors)} of {len(chosen)} noticed")

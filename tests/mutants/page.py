@@ -26,7 +26,7 @@ what an audit cannot see: signatures, thresholds, ledgers, words. "-" means not 
 
 
 def page(verdicts: Mapping[str, Verdict]) -> str:
-    """The whole page, as markdown."""
+    """The page of the mutants that have a verdict, as markdown."""
     count = Counter(verdict.by for verdict in verdicts.values())
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"],
@@ -47,11 +47,12 @@ def page(verdicts: Mapping[str, Verdict]) -> str:
     rows = [
         f"| {m.name} | {m.breaks} | {_cell(verdicts[m.name].audit)} | {_test(verdicts[m.name])} |"
         for m in MUTANTS
+        if m.name in verdicts
     ]
     return "\n".join(
         [
             HEAD,
-            f"At commit `{commit}`, {len(rows)} mutants were noticed: {said}.",
+            f"At commit `{commit}`, {len(rows)} of {len(MUTANTS)} mutants were tried: {said}.",
             "",
             "| mutant | what is broken | audit | the first test that fails |",
             "|---|---|---|---|",
