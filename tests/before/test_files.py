@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 import fedcover as fc
+from fedcover.engines.remote.envelope import VERSION, digest
 from fedcover.securesum import SumSpec, crypto
 from fedcover.securesum.state import State
 from tests.before import cases, doors, facts
@@ -134,10 +135,11 @@ def test_an_interrupted_run_does_not_go_on_as_another(rounds):
 
 
 def test_a_site_knows_a_run_that_has_said_hello(rounds, tmp_path):
-    envelope = (LETTERS / "plain-to-site-ask-counts.bin").read_bytes()
+    envelope = kept("plain-to-site-ask-counts.bin")
     reply = doors.envelope(rounds.node(0).handle(envelope))
-    wanted = doors.envelope((LETTERS / "plain-from-site-ask-counts.bin").read_bytes())
-    assert reply[:4] == wanted[:4]
+    wanted = doors.envelope(kept("plain-from-site-ask-counts.bin"))
+    assert reply[:3] == wanted[:3]
+    assert reply[3] == {**wanted[3], "of": digest(envelope)}  # what it replies to
     assert doors.encoded(reply[4]) == doors.encoded(wanted[4])
     other = doors.Net(tmp_path / "other", doors.made(3), policy=doors.OPEN)
     assert refusal(other.node(0).handle(envelope)) == "hello"
@@ -147,6 +149,11 @@ def test_a_site_knows_a_run_that_has_said_hello(rounds, tmp_path):
 def summing(copy):
     """The network in which a secure sum was killed when all masked numbers were in."""
     return doors.Net(copy("sum"), budget=doors.BUDGET)
+
+
+def kept(name):
+    """A letter of 0.1 under today's version of envelopes: what is in it reads as it did then."""
+    return doors.of_version((LETTERS / name).read_bytes(), VERSION)
 
 
 def refusal(reply):
@@ -167,7 +174,7 @@ def test_an_interrupted_secure_sum_goes_on_with_the_same_noise_and_charges_nothi
 @pytest.mark.parametrize("stage", ["keys", "shares", "masked", "agree", "unmask"])
 def test_a_secure_sum_of_version_0_1_does_not_go_on_in_the_middle(summing, stage):
     """Nobody said then how many conspire. The run is repeated as a whole, as above."""
-    query = (LETTERS / f"sum-to-site-sum-{stage}.bin").read_bytes()
+    query = kept(f"sum-to-site-sum-{stage}.bin")
     assert refusal(summing.node(0).handle(query)) == "version"
     assert summing.heads() == WANTED["sum"]["heads"]
 
@@ -208,13 +215,13 @@ def test_numbers_that_were_charged_do_not_leave_a_site_that_has_lost_its_memory(
 def test_a_folder_of_another_site_is_refused(summing):
     shutil.rmtree(summing.folder / "s1")
     (summing.folder / "s0").rename(summing.folder / "s1")
-    hello = (LETTERS / "sum-to-site-hello.bin").read_bytes()
+    hello = kept("sum-to-site-hello.bin")
     assert refusal(summing.node(1).handle(hello)) == "data"
 
 
 def test_a_site_makes_its_calibration_of_a_published_sketch(summing):
     """The letter that was kept states no privacy in a run that has a budget: a site refuses it."""
-    letter = (LETTERS / "sum-to-site-finish.bin").read_bytes()
+    letter = kept("sum-to-site-finish.bin")
     assert refusal(summing.node(0).handle(letter)) == "result"
     told = doors.with_statement(letter, fc.privacy.PrivacyStatement(2.0, 1e-5, view="secure-sum"))
     stage, *_ = doors.envelope(summing.node(0).handle(told))
@@ -225,7 +232,7 @@ def test_a_site_makes_its_calibration_of_a_published_sketch(summing):
 
 @pytest.mark.parametrize("name", WANTED["letters"])
 def test_letters(name):
-    data = (LETTERS / name).read_bytes()
+    data = kept(name)
     assert plainly(facts.of_letter(data)) == WANTED["letters"][name]
     assert doors.rewritten(data) == data
 
@@ -252,10 +259,11 @@ def test_a_message_of_every_type():
 
 @pytest.mark.parametrize("name", [n for n in WANTED["letters"] if "-to-site-" in n])
 def test_letters_of_another_version_are_refused_with_one_word(summing, name):
-    data = (LETTERS / name).read_bytes()
+    """Those that 0.1 wrote among them."""
+    data = kept(name)
     for other in (
-        doors.of_version(data, 2),
-        doors.of_version(data, 0),
+        (LETTERS / name).read_bytes(),
+        doors.of_version(data, VERSION + 1),
         data[:3] + b"\2" + data[4:],
     ):
         assert refusal(summing.node(0).handle(other)) == "version"
@@ -264,7 +272,7 @@ def test_letters_of_another_version_are_refused_with_one_word(summing, name):
 
 def test_a_site_of_another_version_is_named_to_the_people_at_the_server(rounds):
     def fault(name, envelope, answer):
-        return doors.of_version(answer(), 2) if name == "s1" else answer()
+        return doors.of_version(answer(), 1) if name == "s1" else answer()
 
     rounds.fault = fault
     with pytest.raises(fc.FedcoverError, match=r"another version of fedcover \(code 'version'\)"):
