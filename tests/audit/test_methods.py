@@ -237,7 +237,7 @@ def test_dp_fedcp_with_a_budget():
 
 @pytest.mark.slow
 def test_the_exponential_mechanism(monkeypatch):
-    """What is published alone, at δ = 0; with weights of four times the ε it is refuted."""
+    """What is published alone, at δ = 0; with weights of eight times the ε it is refuted."""
     method = fc.methods.ExponentialMechanism(epsilon=1, bins=64)
     found = audit_method(method, None, 4000, confidence=SURE)
     assert found.claim == 1
@@ -245,7 +245,7 @@ def test_the_exponential_mechanism(monkeypatch):
     assert not found.contradicted
     base = type(method)._base
     monkeypatch.setattr(
-        type(method), "_base", lambda self, task: int(base(self, task) ** 4 / 2**60)
+        type(method), "_base", lambda self, task: int(base(self, task) ** 8 / 2**140)
     )
     assert audit_method(method, None, 4000).refutes_epsilon
 

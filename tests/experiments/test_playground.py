@@ -48,7 +48,7 @@ def test_the_page_needs_nothing_from_elsewhere():
 @pytest.mark.figures
 @needs_browser
 def test_the_script_gives_the_numbers_of_python(tmp_path):
-    """Four digits are asked for; nine are there, whatever the setting."""
+    """Four digits are asked for; six are there, whatever the setting."""
     write_page(tmp_path / "page.html")
     rng, curves, failed = np.random.default_rng(), cifar10(), []
     with browser() as chromium:
@@ -58,7 +58,7 @@ def test_the_script_gives_the_numbers_of_python(tmp_path):
         for setting in (Setting(), Setting(epsilon=None), *(drawn(rng) for _ in range(40))):
             shown = page.evaluate("s => forecast(s)", dataclasses.asdict(setting))
             for name, value in dataclasses.asdict(forecast(setting, curves)).items():
-                assert shown[name] == pytest.approx(value, rel=1e-9, abs=1e-9), (name, setting)
+                assert shown[name] == pytest.approx(value, rel=1e-6, abs=1e-7), (name, setting)
     assert not failed
 
 
